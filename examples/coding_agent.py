@@ -4,7 +4,7 @@
     python -m examples.coding_agent ./project --diff
     python -m examples.coding_agent ./project --restore 1
 
-Needs `pip install "turnfold[openai]"` and OPENAI_API_KEY. Reading a file that has not been written since is answered
+Needs `pip install ".[openai]"` and OPENAI_API_KEY. Reading a file that has not been written since is answered
 from memory (a finding, a remembered tool result). Snapshots are taken before the first turn and after every turn;
 `--diff` shows what the last turn changed, `--restore N` writes the files of snapshot N back.
 """

@@ -2,7 +2,7 @@
 
     python -m examples.customer_service 客户-42 "我的订单 A-1007 到哪里了？"
 
-需要 `pip install "turnfold[openai]"` 和 OPENAI_API_KEY。默认存于 SQLite 文件；生产环境可用 PostgreSQL 与 Redis：
+需要 `pip install ".[openai]"` 和 OPENAI_API_KEY。默认存于 SQLite 文件；生产环境可用 PostgreSQL 与 Redis：
 
     TURNFOLD_STORE=postgresql://... TURNFOLD_CACHE=redis://... python -m examples.customer_service ...
 """

@@ -4,7 +4,7 @@
     python -m examples.langgraph_approval user-42 --approve
     python -m examples.langgraph_approval user-42 --reject "Ask the customer for the receipt first"
 
-Needs `pip install "turnfold[langchain]" langchain-openai` and OPENAI_API_KEY. Conversation and checkpoints are in one
+Needs `pip install ".[langchain]" langchain-openai` and OPENAI_API_KEY. Conversation and checkpoints are in one
 store: TURNFOLD_STORE, by default a SQLite file.
 """
 

@@ -2,7 +2,7 @@
 
     curl -N "http://127.0.0.1:8000/chat/user-42" -d '{"turn": "t1", "text": "订单 A-1007 到哪里了？"}'
 
-Needs `pip install "turnfold[openai]" pydantic starlette uvicorn`. In FastAPI: `docs/en/recipes/streaming.md`.
+Needs `pip install ".[openai]" pydantic starlette uvicorn`. In FastAPI: `docs/en/recipes/streaming.md`.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ __all__ = (
 
 
 RECALL_TOKENS = 2_400
-"""The most tokens that are kept free for recalled passages, also in a large budget."""
+"""Most tokens that are kept free for recalled passages: in a large budget, more passages would not be relevant."""
 SUMMARY_TOKENS = 96
 """Tokens that a summary may take even if its share of the budget is smaller."""
 
@@ -46,7 +46,7 @@ class Shares:
     (remembered tool results)."""
     recall: float = 0.55
     """Share of the budget for passages recalled from before the window. They are shown in unused room; after the first
-    fold, later folds keep this share free for them, but at most `RECALL_TOKENS`."""
+    fold, later folds (compactions) keep this share free for them, but at most `RECALL_TOKENS`."""
 
     def __post_init__(self) -> None:
         for name in ("system", "summary", "tail", "recall"):
@@ -73,8 +73,8 @@ class WaterMarks:
     """
 
     low: float = 0.5
-    """Share that a cut keeps of the tokens left by system, summary, tail and tools. With 1.0 every call cuts only as
-    much as needed."""
+    """Share that a cut keeps of the tokens left by system, summary, tail (pins, rules, recalled passages) and tools.
+    With 1.0 every call cuts only as much as needed."""
     snap: float = 0.5
     """Share of the low mark: a cut inside a turn is moved forward to the start of the next turn if at least this share
     of the tokens that `low` keeps then remains. 1.0 never moves a cut."""
@@ -145,7 +145,7 @@ class Budget:
         return min(available, self.max_tokens) if self.max_tokens else available
 
     def share(self, section: str) -> int:
-        """Return the most tokens that a section (system, summary, tail or recall) may have."""
+        """Return the most tokens that a section (system, summary, text after the conversation or recall) may have."""
         tokens = _part(self.tokens, getattr(self.shares, section))
         if section == "summary" and tokens < SUMMARY_TOKENS:
             left = self.tokens - self.share("system") - self.share("tail") - 1
@@ -154,7 +154,7 @@ class Budget:
 
     @property
     def recall_tokens(self) -> int:
-        """The number of tokens that folds keep free for recalled passages."""
+        """The number of tokens that folds (compactions) keep free for recalled passages."""
         return min(self.share("recall"), RECALL_TOKENS)
 
     def share_bytes(self, section: str) -> int:

@@ -39,7 +39,8 @@ __all__ = (
 
 
 _JOIN_TIMEOUT = 5.0
-"""Most seconds to wait for an event loop to stop; a task may refuse to be cancelled."""
+"""Seconds to wait for an event loop to stop; after that it is left to itself, because a task may refuse to be
+cancelled."""
 _COMPUTE_THREADS = 8
 """Number of threads that compute for an event loop. More threads would compete for the interpreter lock."""
 _Result = TypeVar("_Result")
@@ -617,7 +618,7 @@ class _RepeatThread:
         self._thread = threading.Thread(target=self._run, name="turnfold-repeat", daemon=True)
 
     def release(self) -> None:
-        """Stop, without waiting for the work that is being done."""
+        """Stop the thread's repeated work, without waiting for the work that is being done."""
         self._stop.set()
 
     def _run(self) -> None:

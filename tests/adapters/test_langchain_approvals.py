@@ -38,7 +38,7 @@ from tests.adapters.langchain_agents import (
     words,
 )
 from turnfold import Budget, Memory
-from turnfold.adapters._common import visible_history
+from turnfold.adapters._common import framework_history_in_log
 from turnfold.adapters.langchain import TurnfoldSaver, turnfold_middleware
 from turnfold.memory import Session
 
@@ -131,7 +131,7 @@ def test_a_run_is_resumed_in_another_process_as_without_turnfold(name: str, tmp_
 def test_sabotage_without_recognising_it_a_resumed_run_differs(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(visible_history, "longest_overlap", lambda log, _: (len(log), 0))
+    monkeypatch.setattr(framework_history_in_log, "longest_overlap", lambda log, _: (len(log), 0))
     with pytest.raises(AssertionError):
         test_a_run_is_resumed_in_another_process_as_without_turnfold(name, tmp_path)
 

@@ -37,7 +37,7 @@ from tests.adapters.openai_runs import (
     with_memory,
 )
 from turnfold import AsyncMemory, Budget, Memory
-from turnfold.adapters._common import VisibleHistory, visible_history
+from turnfold.adapters._common import VisibleHistory, framework_history_in_log
 from turnfold.adapters.openai_agents import TurnfoldSession, recall_tool, turnfold_run
 from turnfold.adapters.openai_agents import session as session_module
 from turnfold.adapters.openai_agents.items import RunItems, item_key
@@ -324,7 +324,7 @@ def test_many_pops_in_a_row_store_a_bounded_number_of_entries_again(
 def test_a_crash_while_the_rest_is_stored_again_loses_nothing(
     at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_note = visible_history.write_note
+    write_note = framework_history_in_log.write_note
 
     def failing(kind: str, key: str, note: Any) -> Any:
         if key == at:
@@ -338,7 +338,7 @@ def test_a_crash_while_the_rest_is_stored_again_loses_nothing(
         before = await session.get_items()
         assert len(before) == 30
         with monkeypatch.context() as patch:
-            patch.setattr(visible_history, "write_note", failing)  # after the append
+            patch.setattr(framework_history_in_log, "write_note", failing)  # after the append
             with pytest.raises(TypeError, match=at):
                 await session.add_items([asked("next")])
         assert len(await memory.session("s").history(limit=500)) == 62

@@ -101,6 +101,49 @@ def test_a_later_process_approves(tmp_path: Path) -> None:
     assert ledger.read_text("utf-8") == "A-1007\n"
 
 
+@pytest.mark.parametrize("kind", ["decided twice", "asked meanwhile", "wrong call", "model down"])
+def test_a_run_that_fails_before_its_first_answer_hides_nothing_that_was_said(
+    kind: str, tmp_path: Path
+) -> None:
+    def down(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        raise ConnectionError(
+            f"no line for {len(messages)} messages, {len(info.function_tools)} tools"
+        )
+
+    async def main() -> None:
+        async with AsyncMemory("sqlite://") as memory:
+            agent, session = made(memory, tmp_path / "ledger"), memory.session("c")
+            await session.user("Never call me before noon. 我对花生过敏。")
+            await session.assistant("Noted. 记下了。")
+            await agent.run("Refund A-1007. 退款。", conversation_id="c")
+            options: dict[str, Any] = {"deferred_tool_results": APPROVED}
+            if kind == "decided twice":
+                history = await message_history(session)
+                await agent.run(message_history=history, conversation_id="c", **options)
+            elif kind == "asked meanwhile":
+                options = {"user_prompt": "Are you there? 在吗？"}
+            elif kind == "wrong call":
+                options = {"deferred_tool_results": DeferredToolResults(approvals={"call_9": True})}
+            else:
+                agent = made(memory, tmp_path / "ledger", down)
+            shown = [message_text(each) for each in await message_history(session)]
+            rules = [rule.text for rule in await session.rules()]
+            assert len(rules) >= 2
+            history = await message_history(session)
+            with pytest.raises((UserError, ConnectionError)):
+                await agent.run(message_history=history, conversation_id="c", **options)
+            assert [rule.text for rule in await session.rules()] == rules
+            left = [message_text(each) for each in await message_history(session)]
+            assert left[: len(shown)] == shown
+            assert await session.recall("花生", tokens=200)
+
+    asyncio.run(main())
+
+
+def message_text(message: ModelMessage) -> str:
+    return " ".join(str(getattr(part, "content", part.part_kind)) for part in message.parts)
+
+
 def test_a_run_that_failed_after_the_tool_goes_on_without_it(tmp_path: Path) -> None:
     store, ledger = f"sqlite:///{tmp_path / 'chat.db'}", tmp_path / "ledger"
 

@@ -31,7 +31,7 @@ from tests.adapters.pydantic_agents import (
     with_memory,
 )
 from turnfold import AsyncMemory, Budget
-from turnfold.adapters._common import visible_history as alignment
+from turnfold.adapters._common import framework_history_in_log as alignment
 from turnfold.adapters.pydantic_ai import turnfold_capability
 from turnfold.adapters.pydantic_ai.capability import RunView
 from turnfold.memory import AsyncSession

@@ -471,7 +471,8 @@ def test_errors_about_rules_and_calls_name_the_command() -> None:
 
 
 MET_BY_USERS = (
-    "budget.py", "importers", "models/failures.py", "stores/addresses.py", "stores/encryption/keys.py",
+    "budget.py", "importers", "models/failures.py", "proxy/options.py", "proxy/upstream.py", "redaction.py",
+    "service/audit_log.py", "service/auth.py", "service/server.py", "stores/addresses.py", "stores/encryption/keys.py",
     "stores/encryption/refuse_encrypted.py", "stores/export_format.py", "stores/postgres/schema.py",
     "stores/postgres/timeouts.py", "stores/postgres/transactions.py", "stores/protocol.py",
     "stores/redis/guarded_client.py", "stores/sqlite", "tokens/prices.py",
@@ -500,6 +501,25 @@ OF_PROGRAMS = {
     "a stored checkpoint of conversation {} cannot be decoded ({}): the storage is damaged",
 }
 """Errors that only programs meet, or that have never been met."""
+OF_CLIENTS = {
+    "no complete response from the provider: {}",
+    "the path of a request must begin with / and contain no #",
+    "the path is percent-encoded too often: encode it once",
+    ("the path contains . or .. as a segment, or a control character: write the path without them"),
+    "redact={} must be a function from text to the secrets in it, such as turnfold.redaction.find_secrets",
+    (
+        "the detector of redact= returned {} for a text of {} characters; it must return (kind in lower-case words, "
+        "start, end)"
+    ),
+    "the right {} is required; the token has: {}",
+    "unknown or expired token: ask the operator of the service for a new one",
+    "unknown token: use the token, or the newest sign-in link, that the command printed",
+    "this link was used already, or an earlier run of the service printed it: open the newest link",
+    "the Host header names an unknown host: allow it with --allow-host",
+    "the page's origin is not allowed: allow it with --allow-origin",
+    "a token is required: send Authorization: Bearer tf_...",
+}
+"""Errors that a server sends to its clients, and errors of programs that bring a detector of their own."""
 OTHERWISE = {
     "{} gave no answer {} ({}). Try again later",
     "{} {} ({}). {}",
@@ -535,7 +555,9 @@ def errors_of(module: str) -> Iterator[tuple[str, str]]:
 
 
 def test_every_error_that_users_of_commands_meet_has_its_chinese() -> None:
-    known = {re.sub(r"{\w+}", "{}", each) for each in MESSAGES} | OF_PROGRAMS | OTHERWISE
+    known = (
+        {re.sub(r"{\w+}", "{}", each) for each in MESSAGES} | OF_PROGRAMS | OF_CLIENTS | OTHERWISE
+    )
     found = [each for module in MET_BY_USERS for each in errors_of(module)]
     assert len(found) > 100
     assert [(at, text) for at, text in found if text not in known] == []

@@ -57,7 +57,7 @@ def test_the_price_tables_can_be_read(language: str, tmp_path: Path) -> None:
         tables.append(load_prices(tmp_path / f"{number}.json"))
     dollars, table = tables
     assert dollars.models
-    for name in ("qwen-flash", "deepseek-chat", "glm-4.6", "kimi-k2-thinking"):
+    for name in ("qwen-flash", "deepseek-flash", "glm-4.6", "kimi-k2-thinking"):
         assert table.price(name).input > 0
     assert table.currency == "CNY"
 

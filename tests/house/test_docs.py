@@ -199,3 +199,48 @@ def test_the_rule_sees_pages_that_differ() -> None:
     assert [fence.language for fence in fences(SAMPLE)] == ["python", "python", "sh"]
     assert fences(SAMPLE) != fences(SAMPLE.replace("x = 1", "x = 2"))
     assert heading_levels(SAMPLE) != heading_levels(SAMPLE.replace("## Part", "### Part"))
+
+
+INSTALL = re.compile(r"\bpip install\b[^\n`#]*")
+BARE_NAME = re.compile(r"(?<![\w./-])turnfold(?:\[[\w,-]*\])?(?![\w./-])")
+INSTALL_PAGES = [
+    *DOCUMENTS,
+    *TWINS.values(),
+    *sorted(path for path in (ROOT / "examples").iterdir() if path.is_file()),
+    ROOT / "deploy" / "turnfold.service",
+]
+
+
+def bare_installs(text: str) -> list[str]:
+    """The install lines that ask a package index for turnfold, where it is not published yet."""
+    return [found[0] for found in INSTALL.finditer(text) if BARE_NAME.search(found[0])]
+
+
+@pytest.mark.parametrize("path", INSTALL_PAGES, ids=shown)
+def test_every_install_line_works_in_a_clone(path: Path) -> None:
+    assert bare_installs(path.read_text(encoding="utf-8")) == []
+
+
+def test_the_rule_sees_a_package_that_is_not_published() -> None:
+    lines = """pip install turnfold openai
+/opt/turnfold/bin/pip install --no-deps turnfold
+`pip install 'turnfold[cli]'`
+pip install ".[cli]" openai  # turnfold in the clone
+pip install -r /opt/turnfold/requirements.txt"""
+    assert len(bare_installs(lines)) == 3
+
+
+HALF_WIDTH = re.compile(r"(?<=[\u4e00-\u9fff])[,;:!?](?=[\u4e00-\u9fff])")
+CHINESE_TEXTS = [*TWINS.values(), *sorted((ROOT / "src" / "turnfold").rglob("chinese_*.py"))]
+
+
+@pytest.mark.parametrize("path", CHINESE_TEXTS, ids=shown)
+def test_punctuation_between_chinese_characters_is_full_width(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert [
+        text[max(0, found.start() - 8) : found.end() + 8] for found in HALF_WIDTH.finditer(text)
+    ] == []
+
+
+def test_the_rule_sees_half_width_punctuation() -> None:
+    assert len(HALF_WIDTH.findall("会话,记录;写法:好 12:30,见 README: 是")) == 3

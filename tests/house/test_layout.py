@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from statistics import median
 
 import pytest
@@ -15,6 +16,7 @@ LONGEST_FUNCTION = 60
 SHORTEST_DOCSTRING = 20
 MEDIAN_FILE = range(150, 351)
 MOST_NAMED_ING = 5
+PRONOUNS = [["it"], ["its"], ["this"], ["these"], ["they"], ["their"]]
 
 Tree = Mapping[str, ast.Module]
 
@@ -65,6 +67,25 @@ def classes_with_two_meanings(modules: Tree) -> dict[str, list[str]]:
     return {name: found for name, found in homes.items() if len(found) > 1}
 
 
+def attributes_described_by_a_pronoun(tree: ast.AST) -> list[str]:
+    """Attributes whose docstring begins with a pronoun: read alone, it does not say what it is about."""
+    return [
+        ast.unparse(assigned.targets[0] if isinstance(assigned, ast.Assign) else assigned.target)
+        for body in _bodies(tree)
+        for assigned, after in pairwise(body)
+        if isinstance(assigned, ast.Assign | ast.AnnAssign)
+        and isinstance(after, ast.Expr)
+        and isinstance(after.value, ast.Constant)
+        and str(after.value.value).lower().split()[:1] in PRONOUNS
+    ]
+
+
+def _bodies(tree: ast.AST) -> Iterator[list[ast.stmt]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.body
+
+
 def test_functions_fit_a_screen(modules: Tree) -> None:
     found = {name: long for name, tree in modules.items() if (long := long_functions(tree))}
     assert found == {}
@@ -94,6 +115,15 @@ def test_modules_have_docstrings_and_are_named_by_nouns(modules: Tree) -> None:
     assert len([name for name in modules if name.endswith("ing")]) <= MOST_NAMED_ING
 
 
+def test_a_docstring_of_an_attribute_begins_with_no_pronoun(modules: Tree) -> None:
+    found = {
+        name: bad
+        for name, tree in modules.items()
+        if (bad := attributes_described_by_a_pronoun(tree))
+    }
+    assert found == {}
+
+
 def test_packages_are_used_through_their_faces(modules: Tree) -> None:
     assert imports_past_a_face(modules) == []
 
@@ -106,6 +136,11 @@ def test_the_rules_see_a_bad_tree() -> None:
     body = "    pass\n"
     assert long_functions(ast.parse("def short():\n" + body * (LONGEST_FUNCTION - 1))) == []
     assert long_functions(ast.parse("async def long():\n" + body * 60)) == ["long has 61 lines"]
+    described = (
+        'class A:\n    a = 1\n    """The length."""\n    b: int\n    """Its length."""\n'
+        'C = 1\n"""This is one."""'
+    )
+    assert attributes_described_by_a_pronoun(ast.parse(described)) == ["C", "b"]
     bad = {
         "turnfold": ast.parse("from turnfold.a import One"),
         "turnfold.a": ast.parse(""),

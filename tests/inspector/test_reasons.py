@@ -25,7 +25,7 @@ WRITERS = [
         "window/strategies.py",
         "window/context.py",
         "window/assembly.py",
-        "window/prompt_sections.py",
+        "window/shortened_prompt_sections.py",
     ),
     *(
         "memory/live_window.py",

@@ -20,8 +20,9 @@ NO_SPEAKER = ""
 _TURN = re.compile(
     r"\[(?:turn |第 )(\d+)(?: 轮)?(?:(?:, |，)\d{4}-\d\d-\d\d \d\d:\d\d UTC(?:[+-]\d+(?::\d\d)?)?)?\]"
 )
-_NOTE = re.compile(r"\[… [0-9,]+ tokens in full …\]|…")
-_SIGN = re.compile(r"\n\[… [0-9,]+ tokens in full …\]\n|…")
+_LENGTH = r"\[… (?:[0-9,]+ tokens in full|全文共 [0-9,]+ token) …\]"
+_NOTE = re.compile(rf"{_LENGTH}|…")
+_SIGN = re.compile(rf"\n{_LENGTH}\n|…")
 _TAG = re.compile(r"<([A-Za-z0-9_-]+) ([0-9a-f]{8,})>")
 _QUOTED = r"[^\[\]:：\"“”]*"
 _REMARK = (

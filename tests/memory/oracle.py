@@ -22,7 +22,8 @@ from turnfold.window import NO_RESULT, Context, Omission, Outcome, Section, chec
 __all__ = ("Books", "Judged", "faults")
 
 _CUT = re.compile(
-    r"\n\[… [0-9,]+ tokens in full(?:, stored as [^\n]*)? …\]\n(?:(?P<middle>(?:[^\n]+\n)+?)\[…\]\n)?|…"
+    r"\n\[… (?:[0-9,]+ tokens in full(?:, stored as [^\n]*)?|全文共 [0-9,]+ token(?:，存为 [^\n]*)?) …\]\n"
+    r"(?:(?P<middle>(?:[^\n]+\n)+?)\[…\]\n)?|…"
 )
 _MISPLACED = ("its call", "tool result without", "second result", "it has no content")
 """Beginnings of reasons for which a message of a broken log cannot be shown to any provider."""

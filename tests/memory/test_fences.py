@@ -20,7 +20,7 @@ from turnfold.memory import ModelWriter
 from turnfold.memory import prompt_tail as tail_module
 from turnfold.search import recalled_passages as passages_module
 from turnfold.text import fence, is_chinese
-from turnfold.window import Context, Section, prompt_sections
+from turnfold.window import Context, Section, shortened_prompt_sections
 from turnfold.window import shortened_messages as shrink
 from turnfold.workspace_snapshots import recall as snapshots_module
 
@@ -320,19 +320,19 @@ def names_are_taken_as_they_are(patch: Patch) -> None:
 
 
 def the_tail_is_cut_across_its_fences(patch: Patch) -> None:
-    patch.setattr(prompt_sections, "fenced_blocks", lambda _: None)
+    patch.setattr(shortened_prompt_sections, "fenced_blocks", lambda _: None)
 
 
 def blocks_are_cut_anywhere(patch: Patch) -> None:
-    patch.setattr(prompt_sections, "shrink_lines", shrink.shrink_text)
+    patch.setattr(shortened_prompt_sections, "shrink_lines", shrink.shrink_text)
 
 
 def a_shortened_block_is_not_told(patch: Patch) -> None:
-    patch.setattr(prompt_sections, "_changes", lambda *_: [])
+    patch.setattr(shortened_prompt_sections, "_changes", lambda *_: [])
 
 
 def pins_give_way(patch: Patch) -> None:
-    patch.setattr(prompt_sections, "PINNED", "nothing")
+    patch.setattr(shortened_prompt_sections, "PINNED", "nothing")
 
 
 def the_prompt_is_not_indented(patch: Patch) -> None:

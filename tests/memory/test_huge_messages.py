@@ -90,7 +90,8 @@ def test_it_is_counted_when_it_is_stored_and_not_again(
         session.assistant("Seen.")
         session.user("And now?")
         session.context()
-    whole = f"{Encoding('o200k_base').count(text):,} tokens in full"
+    total = f"{Encoding('o200k_base').count(text):,}"
+    whole = f"全文共 {total} token" if kind == "Chinese" else f"{total} tokens in full"
     assert any(whole in message.text for message in shown.messages)
     assert shown.tokens <= BUDGET
     # What is shown is a few thousand characters; a search for the place to cut counts about twenty such stretches.

@@ -279,7 +279,7 @@ def test_one_oversized_message_is_shortened_and_the_window_stays_within_budget()
     window = memory.get_messages_within_budget(500)
     assert EXACT.count(window).tokens <= 500
     assert marks(window)[-1] == 10
-    assert "tokens in full" in window[-1].text
+    assert "全文共 " in window[-1].text
     assert len(memory.get_messages()[-1].text) > 50_000
 
 

@@ -88,6 +88,21 @@ def test_passages_give_way_to_a_smaller_limit_in_the_same_turn() -> None:
             assert context.messages[-1].text == "Where is the crate of harbour 3?"
 
 
+def test_an_image_that_is_left_out_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    picture = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+    with Memory(model="gemini-2.5-pro", budget=Budget(max_tokens=4_000)) as memory:
+        session = memory.session("x")
+        session.user([{"type": "text", "text": "这是什么？"}, picture])
+        contexts = [session.context() for _ in range(2)]
+    assert "[图片放不进预算，已省略，存为 #1]" in str(contexts[-1].messages[-1].parts[-1])
+    [fate] = contexts[-1].receipt.fates
+    assert fate.leaves_out_media
+    [record] = [each for each in caplog.records if each.levelname == "WARNING"]
+    assert "message #1 is left out" in record.getMessage()
+    assert "; left out: image" in record.getMessage()
+    assert vars(record)["event"] == "media_left_out"
+
+
 def test_a_system_message_that_is_shortened_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -48,7 +48,7 @@ from turnfold.workspace_snapshots import SnapshotPart, show_parts
 COUNTERS = [TokenCounter(text()) for text in (CharacterText, WordText, UnevenText)]
 DICE = st.randoms(use_true_random=False)
 Judge = Callable[[random.Random, TokenCounter], None]
-END = re.compile(r"(?:\n\[… [0-9,]+ tokens in full …\]|…)$")
+END = re.compile(r"(?:\n\[… (?:[0-9,]+ tokens in full|全文共 [0-9,]+ token) …\]|…)$")
 ALL = 10**6
 """Tokens that hold everything."""
 

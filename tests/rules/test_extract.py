@@ -135,6 +135,11 @@ def test_a_sentence_with_several_rules_gives_each_of_them() -> None:
     [name, home] = taken("My name is Tomas, and I live in Porto.")
     assert (name.text, home.text) == ("My name is Tomas, and", "I live in Porto.")
     assert ("@name" in name.scope, "@home" in home.scope) == (True, True)
+    for listed in (
+        "Ask Kim for the 13th, the 14th and all pallets, and Delta Road for the 16th.",
+        "Put the receipts into the blue folder, 12 in each, and the letters below them.",
+    ):
+        assert [rule.text for rule in taken(listed)] in ([listed], [])  # no part can be read alone
     first, second = taken("以后回答尽量简短，不要用表情符号。")
     assert (first.text, second.text) == ("以后回答尽量简短", "不要用表情符号。")
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from tests.rules.generator import half_of, read_pairs
+from tests.rules.generator import half_of, read_pairs, read_sentences
 from tests.rules.test_reversals import no_one, said
 from turnfold.rules import ledger, overrides_of, permissions
 
@@ -40,6 +40,10 @@ def outcomes(name: str, language: str, kind: str, half: str) -> list[tuple[Outco
         ("newer", "zh", "develop", 1.0),
         ("newer", "en", "report", 0.7),
         ("newer", "zh", "report", 0.7),
+        ("lately", "en", "develop", 0.85),
+        ("lately", "zh", "develop", 0.85),  # one first sentence of 10 is taken for no rule
+        ("lately", "en", "report", 0.9),
+        ("lately", "zh", "report", 0.9),
     ],
 )
 def test_another_value_for_the_same_ends_the_old_one(
@@ -56,8 +60,12 @@ def test_another_value_for_the_same_ends_the_old_one(
     [
         ("newer", "en", "develop", 1.0),
         ("newer", "zh", "develop", 1.0),
-        ("newer", "en", "report", 0.6),
+        ("newer", "en", "report", 0.8),
         ("newer", "zh", "report", 0.7),
+        ("lately", "en", "develop", 1.0),
+        ("lately", "zh", "develop", 0.75),  # a chicken is meat, but no word says so
+        ("lately", "en", "report", 0.7),
+        ("lately", "zh", "report", 1.0),
     ],
 )
 def test_a_permission_is_kept_and_shown_with_what_it_permits(
@@ -69,9 +77,12 @@ def test_a_permission_is_kept_and_shown_with_what_it_permits(
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_another_thing_ends_nothing(language: str) -> None:
-    found = outcomes("newer", language, "stays", "")
-    assert len(found) == 18
+@pytest.mark.parametrize("name", ["newer", "lately"])
+def test_another_thing_ends_nothing(name: str, language: str) -> None:
+    found = [
+        each for each in outcomes(name, language, "stays", "") if said(each[1].split(" => ")[0])
+    ]
+    assert len(found) > 12
     assert [each for each in found if each[0] == "ended"] == []
 
 
@@ -98,8 +109,26 @@ def test_a_permission_that_ends_nothing_points_at_the_prohibition() -> None:
         assert new.may_replace == (old.id,)
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("没有评审不许合并。", "小孙休假了，这个不评审直接合也行。"),
+        ("不许花钱投广告。", "老板这个月批了两百，广告可以投一点。"),
+        ("Never merge without a review.", "Merging this one without a review is okay."),
+    ],
+)
+def test_a_permission_for_one_thing_or_month_ends_no_prohibition(before: str, after: str) -> None:
+    assert outcome(before, after) == "shown with it"
+
+
+def test_a_thing_of_the_same_kind_closes_no_task() -> None:
+    assert outcome("Todo: bring Tom the ladder.", "Tom has the ladder.") == "ended"
+    assert outcome("Todo: bring Tom the ladder.", "Tom has a ladder.") != "ended"
+
+
 def test_those_pairs_see_a_ledger_without_permissions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger, "permits_what", no_one)
+    monkeypatch.setattr(ledger, "exempts", no_one)
     assert [outcome(*pair) for pair in PERMITTED].count("shown with it") < len(PERMITTED) - 2
 
 
@@ -135,3 +164,25 @@ def test_the_samples_see_permissions_that_ignore_what_they_permit(
 @pytest.mark.parametrize("piece", ["可以", "is fine, ", "行", "you can ", "exception "])
 def test_repeated_pieces_are_read_up_to_a_length(piece: str) -> None:
     assert not permissions.is_permission(piece * 20_000)
+
+
+@pytest.mark.parametrize(("language", "least"), [("en", 0.9), ("zh", 0.9)])
+def test_polite_demands_and_told_decisions_are_rules(language: str, least: float) -> None:
+    taken = [bool(said(text)) for text in read_sentences("lately", language)["rules"]]
+    assert sum(taken) >= least * len(taken)
+    false = [text for text in read_sentences("lately", language)["none"] if said(text)]
+    assert len(false) <= (1 if language == "en" else 2), false
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("Give me Celsius please, I can't think in Fahrenheit.", "rule"),
+        ("Put it on the list: buy a stroller.", "task"),
+        ("记一下：买婴儿车。", "task"),
+        ("待办：数据库升级到 16。", "task"),
+        ("你能不能别老道歉了？", "prohibition"),
+    ],
+)
+def test_forms_of_demands(text: str, kind: str) -> None:
+    assert [rule.kind for rule in said(text)][:1] == [kind]

@@ -9,8 +9,8 @@ import pytest
 from tests.rules.generator import read_sentences
 from turnfold.rules import StandingRule, extract_rules, overrides_of, own_words, update_ledger
 from turnfold.rules.own_words import is_quoted
-from turnfold.rules.reports import closed_task, closes, completes
 from turnfold.rules.subjects import actors_in
+from turnfold.rules.task_completion import closed_task, closes, completes
 
 NOTED = [
     ("Petra should sign the form first. Put that on the list, no hurry.", "Petra should sign"),

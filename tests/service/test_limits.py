@@ -21,6 +21,7 @@ from turnfold.budget import Budget
 from turnfold.errors import InvalidOption, LimitExceeded
 from turnfold.memory import Memory
 from turnfold.records import Document, Entry, NewEntry, encode_message, user
+from turnfold.redaction import Redactor
 from turnfold.service import Limits, ServiceOptions
 from turnfold.service import limits as limits_module
 from turnfold.service import limits as quota_module
@@ -341,6 +342,24 @@ def test_what_is_written_counts_before_the_next_scan(
         assert statuses[-1] in ((403,) if kind not in ONCE else (200, 403))
     # One request may exceed it by what it stores beside its body: a manifest, a ledger, a stored response.
     assert stored_bytes(store) <= quota + 3_000
+
+
+def test_the_numbers_of_labels_count_before_the_next_scan(tmp_path: Path) -> None:
+    """Redaction stores 27 bytes of its own for every address, past what counted: twice the quota was stored."""
+    store, quota = f"sqlite:///{tmp_path / 'chat.db'}", 60_000
+    options = ServiceOptions(store=store, limits=Limits(stored=quota), redact=Redactor())
+    with running(options) as service, service.client() as client:
+        service.state.quota.scan_every = float("inf")
+        assert client.post("/v1/sessions/a/user", json={"content": "hi"}).status_code == 200
+        status, number = 200, 0
+        while status == 200 and number < 100:
+            addresses = " ".join(f"{number}a{each}@b.co" for each in range(100))
+            path = f"/v1/sessions/{number % 3}/user"
+            status = client.post(path, json={"content": addresses}).status_code
+            number += 1
+        assert status == 403
+    # The last message brings 100 numbers with it, and labels are longer than these addresses.
+    assert stored_bytes(store) <= 1.6 * quota
 
 
 ONCE = {"ran", "rules"}

@@ -206,10 +206,10 @@ def test_many_old_answers_are_removed_page_by_page(monkeypatch: pytest.MonkeyPat
         await store.append(scope, "c", [NewEntry(user("hi"))])
         replies = IdempotentReplies(store, 60.0, clock=lambda: now[0])
         for number in range(7):
-            await replies.of(scope, "c", f"old {number}", b"r").store(b"1")
+            await (await replies.of(scope, "c", f"old {number}", b"r")).store(b"1")
         now[0] = 100.0
         for number in range(4):
-            await replies.of(scope, "c", f"young {number}", b"r").store(b"1")
+            await (await replies.of(scope, "c", f"young {number}", b"r")).store(b"1")
             left.append(len(await store.documents(scope, "c", "reply")) - number - 1)
         await store.close()
         return left

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import re
+import struct
 from pathlib import Path
 
 import pytest
@@ -41,11 +43,11 @@ def _certainties(language: str) -> list[tuple[str, str]]:
 
 
 def _windows(language: str) -> list[tuple[str, int]]:
+    text = PAGES[language].read_text(encoding="utf-8")
     return [
-        (name, int(last.strip().replace(",", "")))
-        for first, last in _rows(language)
-        if re.fullmatch(r" [\d,]+ ", last)
-        for name in NAMES.findall(first)
+        (name, int(window.replace(",", "")))
+        for names, window in re.findall(r"^\| ([^|]*) \| ([\d,]+) \|$", text, re.MULTILINE)
+        for name in NAMES.findall(names)
     ]
 
 
@@ -67,3 +69,30 @@ def test_windows_are_those_of_the_page(language: str) -> None:
 def test_both_languages_name_the_same_models() -> None:
     assert _certainties("en") == _certainties("zh")
     assert _windows("en") == _windows("zh")
+
+
+def _png(width: int, height: int) -> dict[str, object]:
+    head = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", width, height)
+    url = f"data:image/png;base64,{base64.b64encode(head).decode()}"
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+@pytest.mark.parametrize("language", PAGES)
+def test_images_count_what_the_page_says(language: str) -> None:
+    text = PAGES[language].read_text(encoding="utf-8")
+    address = {"url": "https://example.org/a.png"}
+    pictures = [
+        *(_png(*size) for size in ((512, 512), (1024, 1024), (1920, 1080))),
+        {"type": "image_url", "image_url": address},
+        {"type": "image_url", "image_url": {**address, "detail": "low"}},
+    ]
+    rows = re.findall(r"^\| (`[^|]*) \|" + r" ([\d,]+|-) \|" * 5 + "$", text, re.MULTILINE)
+    assert len(rows) == 4
+    for names, *told in rows:
+        for name in NAMES.findall(names):
+            counter = counter_for(name)
+            empty = counter.count_message(user([]))
+            counted = [counter.count_message(user([one])) - empty for one in pictures]
+            if told[-1] == "-":  # the provider has no low detail
+                assert counted.pop() == counted[-1]
+            assert [f"{each:,}" for each in counted] == [cell for cell in told if cell != "-"]

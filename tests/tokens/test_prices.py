@@ -11,6 +11,7 @@ from turnfold.errors import InvalidOption, UnknownModel
 from turnfold.tokens import (
     Charge,
     cautious_counter,
+    context_window_for,
     counter_for,
     counter_named,
     load_prices,
@@ -41,6 +42,11 @@ def test_every_row_is_sane_and_says_when_it_was_seen() -> None:
         assert price.seen.startswith("20"), name
         assert bool(price.written) == table.rule(price).marks, name
         assert price.written == 0 or price.written > price.input, name
+
+
+@pytest.mark.parametrize("name", shipped_prices().models)
+def test_every_model_with_a_price_has_a_window(name: str) -> None:
+    assert context_window_for(name) > 0  # so that Memory(model=name) needs no budget
 
 
 @pytest.mark.parametrize(

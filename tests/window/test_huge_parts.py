@@ -146,7 +146,9 @@ def test_a_context_counts_about_what_it_shows(sentence: str) -> None:
     reader.lengths.clear()
     context = assemble(log, Budget(max_tokens=1_000))
     [shown] = context.messages
-    assert f"{Encoding('o200k_base').count(text):,} tokens in full" in shown.text
+    total = f"{Encoding('o200k_base').count(text):,}"
+    note = f"全文共 {total} token" if sentence == CHINESE else f"{total} tokens in full"
+    assert note in shown.text
     assert max(reader.lengths) < 5 * len(shown.text)
     assert sum(reader.lengths) < 80 * len(shown.text)
 

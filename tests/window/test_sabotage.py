@@ -208,10 +208,12 @@ def arguments_are_cut_like_text(patch: Patch) -> None:
 def thoughts_are_cut(patch: Patch) -> None:
     shrink = module("shortened_messages")._shrink_part
 
-    def careless(part: Part, cap: int, counter: TokenCounter, reference: str) -> Part | None:
+    def careless(
+        part: Part, cap: int, counter: TokenCounter, reference: str, *, is_zh: bool
+    ) -> Part | None:
         if isinstance(part, ThinkingPart):
             return ThinkingPart(part.text[: 2 * cap], part.signature)
-        return shrink(part, cap, counter, reference)
+        return shrink(part, cap, counter, reference, is_zh=is_zh)
 
     patch.setattr(module("shortened_messages"), "_shrink_part", careless)
 
@@ -223,13 +225,13 @@ def the_fence_has_a_fixed_mark(patch: Patch) -> None:
 
 def the_summary_is_cut_with_its_fence(patch: Patch) -> None:
     def careless(transcript: Transcript, text: str, share: int) -> object:
-        sections, counter = module("prompt_sections"), transcript.counter
+        sections, counter = module("shortened_prompt_sections"), transcript.counter
         message = sections.summary_message(text)
         cut = sections.shrink_message(message, share // 3, counter) if text else message
         pieces = (Piece(cut, counter.count_message(cut), -1),) if text else ()
         return sections._Section(pieces, ("summary of",) if text else ())
 
-    patch.setattr(module("prompt_sections"), "_summary_within", careless)
+    patch.setattr(module("shortened_prompt_sections"), "_summary_within", careless)
 
 
 def the_cut_forgets_the_low_mark(patch: Patch) -> None:

@@ -36,13 +36,22 @@ class TestText:
         assert shrink_text("short", 8, EXACT.count_text) == "short"
 
     @pytest.mark.parametrize(
-        "text", [LONG, "开头很重要。" + "然后继续说下去" * 300 + "结尾也很重要。"]
+        ("text", "note"),
+        [
+            (LONG, "[… {:,} tokens in full, stored as #12 …]"),
+            (
+                "开头很重要。" + "然后继续说下去" * 300 + "结尾也很重要。",
+                "[… 全文共 {:,} token，存为 #12 …]",
+            ),
+        ],
     )
-    def test_a_long_text_keeps_its_head_and_its_tail_around_a_note(self, text: str) -> None:
+    def test_a_long_text_keeps_its_head_and_its_tail_around_a_note(
+        self, text: str, note: str
+    ) -> None:
         shrunk = shrink_text(text, 80, EXACT.count_text, reference="#12")
         assert shrunk[:5] == text[:5]
         assert shrunk[-5:] == text[-5:]
-        assert f"[… {EXACT.count_text(text):,} tokens in full, stored as #12 …]" in shrunk
+        assert note.format(EXACT.count_text(text)) in shrunk
         assert 70 <= EXACT.count_text(shrunk) <= 80
 
     def test_the_head_gets_two_thirds(self) -> None:
@@ -85,6 +94,12 @@ ODD = {
 }
 
 
+LENGTH_NOTES = {
+    "en": "[… {:,} tokens in full, stored as #7 …]",
+    "zh": "[… 全文共 {:,} token，存为 #7 …]",
+}
+
+
 class TestUnusualLines:
     @pytest.mark.parametrize("language", ODD)
     @pytest.mark.parametrize("cap", [200, 400, 1_000])
@@ -96,7 +111,7 @@ class TestUnusualLines:
         shown = message.text.split("\n")
         assert ODD[language] in shown
         assert set(shown) - set(text.split("\n")) == {
-            f"[… {EXACT.count_text(text):,} tokens in full, stored as #7 …]",
+            LENGTH_NOTES[language].format(EXACT.count_text(text)),
             "[…]",
         }
         assert shown[0] == text.split("\n")[0]
@@ -223,6 +238,15 @@ class TestMessage:
             "[image left out to fit the budget, stored as #3]",
             "[opaque left out to fit the budget, stored as #3]",
         ]
+
+    def test_notes_are_in_the_language_of_the_message(self) -> None:
+        picture = ImagePart("https://example.org/a.png")
+        message = Message.of("user", [TextPart("这张图里是什么？" * 200), picture])
+        shrunk = shrink_message(message, 60, EXACT, reference="#3")
+        text, note = (part.text for part in shrunk.parts if isinstance(part, TextPart))
+        assert f"[… 全文共 {EXACT.count_text(message.text):,} token，存为 #3 …]" in text
+        assert may_be_shrunk_from(text, message.text)
+        assert note == "[图片放不进预算，已省略，存为 #3]"
 
     def test_ids_names_errors_and_extra_fields_survive(self) -> None:
         call = ToolCall("id-1", "look_up", json.dumps({"q": LONG}), extra='{"index":0}')

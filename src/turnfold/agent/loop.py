@@ -265,7 +265,10 @@ class ToolCache:
         seq: int,
         asked: int,
     ) -> None:
-        """Mark the findings that a finished tool makes stale, and remember its result if a finding rule says so."""
+        """Update the findings (remembered tool results) after a tool ran.
+
+        Those that the run makes stale are marked, and its result is remembered if a rule of findings says so.
+        """
         if not self._rules:
             return
         if failed or call.name not in self._rules:
@@ -304,7 +307,10 @@ class WorkspaceMemory:
         return [self.module.recall_tool()]
 
     async def render(self, session: AsyncSession) -> str:
-        """Return the workspace as text for the next model call; store and summarise it if that was not done before."""
+        """Return the workspace (the agents' shared text, files and state) as text for the next model call.
+
+        It is stored and summarised first if that was not done before.
+        """
         if self.workspace is None:
             return ""
         rendered = self.workspace.render()
@@ -436,11 +442,12 @@ async def _recalled(session: AsyncSession, call: ToolCall) -> ToolOutcome:
 _PAGE = 100
 _ANSWER = "/answer"
 _LONGEST_ID = 512 - len(_ANSWER)
-"""Most characters that a client id may have, so that there is room to make the answer's id from it."""
+"""Most characters of a client id from which the id of the answer is made; the answer to a message with a longer one
+gets none."""
 _RECALL_TOKENS = 2_000
-"""Most tokens of one result of `recall_context`, as in the adapters."""
+"""Most tokens of one result of the tool `recall_context`; the adapters use the same number."""
 _SMALLER = 0.7
-"""Share of its tokens that a prompt may have after the provider refused it as too long."""
+"""If the provider refuses a prompt as too long, the next one may have this share of the tokens of the refused one."""
 
 
 class Workspace(Protocol):
@@ -583,12 +590,16 @@ class AsyncAgent:
     ) -> AgentReply:
         """Log a task and return the answer, like `run`, by default in the conversation `agent`.
 
+        It has the name of design document 002 (memory of an agent's shared workspace).
+
         It is the method `start()` of design document 002.
         """
         return await self.run(conversation, task, client_id=client_id)
 
     def get_memory_module(self) -> AsyncMemoryModule | None:
         """Return the `MemoryModule` (memory of workspaces) that the agent was made with; None if it has none.
+
+        It has the name of design document 002 (`getMemoryModule()`).
 
         Document 002's `getMemoryModule()`.
         """

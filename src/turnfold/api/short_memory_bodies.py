@@ -123,7 +123,7 @@ def session_value(form: object) -> SessionValue:
 
 
 def as_read_form(read: AsRead) -> AsReadForm:
-    """Convert the values that the client read with a session to a part of a request body."""
+    """Return the form in which a request body has a session's fields as the client had read them."""
     return AsReadForm(
         settable=list(read.settable.items()),
         derived=list(read.derived.items()),

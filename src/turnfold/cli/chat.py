@@ -214,9 +214,10 @@ _CLIENT = "chat-"
 """Beginning of the client ids of messages that a chat with a model sends."""
 _COMMAND = re.compile(r"/[a-z]+")
 _ALIKE = 0.7
-"""Likeness (0 to 1) from which an unknown command is taken for a mistyped known one; /explain and /pin have 0.67."""
+"""Similarity (0 to 1) from which an unknown chat command such as /exlain is taken for a mistyped known one; /explain
+and /pin have 0.67."""
 _REMEMBERED = 400
-"""Number of newest entries whose user messages the arrow keys bring back."""
+"""Number of newest log entries whose user messages can be brought back with the arrow keys."""
 
 
 def talk(

@@ -51,9 +51,11 @@ _MODELS: Final[Mapping[str, str]] = {
     ),
     "model is empty: give the name that the provider uses for the model": "模型名是空的：请给出服务商所用的名称",
     "the context window of {model} is not known: use Memory(..., model={name}, budget=Budget(max_tokens=8000)) with "
-    "the tokens that a prompt may have, or add the model with turnfold.tokens.register_model": (
+    "the tokens that a prompt may have, which are then estimated, or add its window and tokenizer with "
+    "turnfold.tokens.register_model (docs: concepts/tokens.md)": (
         "不知道 {model} 的上下文窗口：请写 Memory(..., model={name}, budget=Budget(max_tokens=8000))，填入提示词可用的 "
-        "token 数，或用 turnfold.tokens.register_model 登记模型"
+        "token 数（token 按估计计），或用 turnfold.tokens.register_model 登记它的窗口和分词器"
+        "（文档：concepts/tokens.md）"
     ),
     "the context window of {model} is not known: add the model with turnfold.tokens.register_model": (
         "不知道 {model} 的上下文窗口：请用 turnfold.tokens.register_model 登记模型"
@@ -340,5 +342,54 @@ _BUDGETS: Final[Mapping[str, str]] = {
         "context_window {window} x (1 - {ratio}) 只剩 {left} 个 token；请提高窗口或降低 reserve_ratio"
     ),
 }
-LIBRARY_ERRORS: Final[Mapping[str, str]] = {**_MODELS, **_STORES, **_FILES, **_BUDGETS}
+_SERVERS: Final[Mapping[str, str]] = {
+    "--upstream {url} contains a user name or password: remove it; clients send their own keys": (
+        "--upstream {url} 含有用户名或密码：请去掉；客户端会发送自己的密钥"
+    ),
+    "drain={given} must not be negative: give 0 or more seconds": "drain={given} 不能为负：请给 0 或更多秒",
+    "{name}={given} must be more than 0 seconds": "{name}={given} 须大于 0 秒",
+    "a budget of {tokens} tokens is not possible: give 1 or more, or 0 for three quarters of the context window": (
+        "预算不能是 {tokens} 个 token：请给 1 或更多，0 表示上下文窗口的四分之三"
+    ),
+    "cannot listen on {host} port {port}: {problem}": "无法监听 {host} 的端口 {port}：{problem}",
+    "cannot write the audit log {path}: {problem}": "无法写入审计日志 {path}：{problem}",
+    "cannot read the token file {path}: {problem}": "无法读取访问令牌文件 {path}：{problem}",
+    "{path} is not a valid token file: {problem}": "{path} 不是有效的访问令牌文件：{problem}",
+    "{path} contains no token: create one with `turnfold tokens create`": (
+        "{path} 里没有访问令牌：请用 `turnfold tokens create` 创建"
+    ),
+    "invalid token name {name}: use 1 to 64 of a-z, 0-9 and '-'": (
+        "访问令牌的名称 {name} 不合规定：请用 1 到 64 个 a-z、0-9 和 '-'"
+    ),
+    "days={days} must not be negative; 0 means that the token never expires": (
+        "days={days} 不能为负；0 表示访问令牌永不过期"
+    ),
+    "rights {rights} are not valid: use one or more of {known}": (
+        "权限 {rights} 不合规定：请用 {known} 中的一个或几个"
+    ),
+    "a token named {name} exists already: revoke or rotate it, or use another name": (
+        "已有名为 {name} 的访问令牌：请吊销或更换它，或用别的名称"
+    ),
+    "no token is named {name}: existing tokens are {known}": (
+        "没有名为 {name} 的访问令牌：已有的是 {known}"
+    ),
+    "overlap={overlap} must not be negative; 0 means that the old secret ends now": (
+        "overlap={overlap} 不能为负；0 表示旧的访问令牌立即失效"
+    ),
+    "--allow-host '*' without --tokens-file would let any web page read and delete everything, through a host name "
+    "that resolves to this machine. Create a token (turnfold tokens create), or name the hosts": (
+        "没有 --tokens-file 而用 --allow-host '*'，任何网页都能通过解析到本机的主机名读取和删除全部内容。"
+        "请创建访问令牌（turnfold tokens create），或逐个写出主机名"
+    ),
+    "key= has {size} bytes: give at least 16 random bytes": (
+        "key= 有 {size} 字节：请给至少 16 个随机字节"
+    ),
+}
+LIBRARY_ERRORS: Final[Mapping[str, str]] = {
+    **_MODELS,
+    **_STORES,
+    **_FILES,
+    **_BUDGETS,
+    **_SERVERS,
+}
 """English error -> Chinese; names in braces are placeholders for values."""

@@ -25,7 +25,7 @@ __all__ = ("TranslatedGroup",)
 
 
 _UNDO: Final = frozenset({"undo", "undo-fold", "unfold"})
-"""Names under which readers look for the way to undo a fold."""
+"""Command names that users may try to undo a fold (compaction); the error then names the right command."""
 _PANELS: Final[Mapping[tuple[str, str], str]] = {
     ("Start", "开始"): "demo chat ui doctor",
     ("Look", "查看"): "sessions show search recall rules checkpoints context explain diff top",

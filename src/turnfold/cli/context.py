@@ -125,7 +125,7 @@ def bar(parts: Sequence[BarPart], *, plain: bool) -> Bar:
 
 _WIDEST = 120
 _RULE_SHOWN = 60
-"""Most characters that are shown of a rule that was left out of the context."""
+"""Most characters that are printed of a rule that the context leaves out; a longer rule is cut and ends in `…`."""
 
 
 def look_at_context(

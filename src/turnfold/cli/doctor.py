@@ -56,10 +56,11 @@ _SENTENCE = "The deposit is 4,471.50 EUR. 定金是 4471.50 欧元。"
 _OLDEST_PYTHON = (3, 11)
 _SPARE_BYTES = 200 << 20
 _MOST_READ = 50_000
-"""Most entries that are read to verify their checksums, so that the check takes a few seconds only."""
+"""Most entries that `turnfold doctor` reads to verify their checksums, so that the check takes only seconds; further
+entries are not checked."""
 _SHOWN_FAULTS = 5
 _MOST_SESSIONS = 200
-"""Most sessions that are asked whether they fold."""
+"""Most sessions that `turnfold doctor` reads to report failed folds (compactions)."""
 _EXTRA = "extra "
 """Beginning of the names of checks of extras (optional dependencies)."""
 

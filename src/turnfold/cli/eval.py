@@ -54,8 +54,8 @@ _HEADS = (
     "method", "budget", "rules", "stale", "atoms", "evidence", "R@5", "P@5", "usable", "folds", "prefix", "used",
     "per call",
 )  # fmt: skip
-"""Column headings of the table of results: method and budget, measures of contexts, measures of calls; a narrow
-terminal splits the table."""
+"""Column headings of the results of `turnfold eval`: method and budget first, then the figures of contexts, then those
+of calls. On a narrow terminal the table is split in two."""
 _KEYS = 2
 """Number of first columns that identify a row: method and budget."""
 
@@ -207,7 +207,7 @@ def _cells(row: EvaluationRow) -> list[str]:
 
 
 def _survival(found: Evaluation, console: Console) -> Iterator[RenderableType]:
-    """Draw bars of the shares of rules and hard facts that calls still send after each fold."""
+    """Draw bars: which shares of the rules and hard facts do calls still send after each fold (compaction)?"""
     plain = is_plain(console)
     rows: list[tuple[str, str, str, str, str]] = []
     for row in found.rows:

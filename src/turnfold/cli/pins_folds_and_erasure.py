@@ -181,7 +181,7 @@ def show_receipt(receipt: ErasureReceipt, *, json: bool) -> None:
 
 
 def show_check(check: ErasureCheck, *, json: bool) -> None:
-    """Print the result of verifying a receipt."""
+    """Print the result of verifying an erasure receipt."""
     if json:
         print(as_json(check))  # noqa: T201 (what the command is for)
         return
@@ -222,7 +222,8 @@ def show_erased_entry(erasure: Erasure, *, json: bool) -> None:
 
 
 _MOST_CHECKED = 2_000
-"""Most entries whose facts are read to say how many of them a summary states; they take about a second."""
+"""Most entries whose facts are read to say how many of these facts a summary states, which takes about a second. For
+more entries nothing is said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,7 +66,7 @@ __all__ = (
 Tools = Sequence[dict[str, object]]
 _CALLS = 500
 _EMPTY_SIZE = 64
-"""Most bytes of a file that is read to find out whether it is empty."""
+"""Most bytes of a file that is read to find out whether it has no messages; a larger file is not empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,7 +283,7 @@ def _counter(counter: TokenCounter | None, model: str) -> TokenCounter:
 
 
 def _whole_tokens(history: History, counter: TokenCounter, tools: Tools) -> int:
-    """Return the tokens of the last replayed call, if that call sends the whole history before it."""
+    """Return the tokens that the last replayed call would have if it sent the whole history before it."""
     messages = history.messages
     last = max(
         (at for at, each in enumerate(messages) if each.role == "assistant"), default=len(messages)

@@ -159,7 +159,11 @@ def recall_in(
     tokens: int | None,
     model: str | None,
 ) -> RecallScreen:
-    """Return earlier messages of a session that match a query, or the text that a model would get."""
+    """Return the earlier messages of a session that match a query.
+
+    If `tokens` is given, the result also has the text that a model would get for the query, of at most that many
+    tokens.
+    """
     within = filters.within()
     with open_session(store, tenant, session, model=model, calls=1) as at:
         found = at.session.recall(query, limit=limit, tokens=tokens, within=within)

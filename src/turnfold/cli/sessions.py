@@ -48,9 +48,9 @@ __all__ = (
 _STYLES = {"user": "green", "assistant": "cyan", "tool": "yellow", "system": "blue"}
 _PAGE = 500
 _TITLED = 110
-"""Least width of a terminal in which the list of sessions shows first messages."""
+"""Least width of a terminal, in characters, in which the list of sessions has a column with first messages."""
 _UNCUT = 10_000_000
-"""Characters of an excerpt that is not cut."""
+"""Number of characters to which texts are cut where nothing is to be cut: larger than any text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,10 +39,10 @@ __all__ = (
 
 
 _PROGRESS_DELAY = 1.0
-"""Seconds before a progress bar is shown."""
+"""Seconds that a command runs before its progress bar is shown; a quick command shows none."""
 _MICRO = 1_000_000
 _LONGEST_CELL = 28
-"""Most terminal cells of a column other than the wide one."""
+"""Most terminal columns that a column of a table gets if it is not the wide one; longer texts are cut."""
 _NARROWEST_CELL = 12
 _UNCUT = 1_000_000
 """Width of a console that cuts no line."""

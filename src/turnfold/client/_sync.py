@@ -206,7 +206,10 @@ class RemoteFindings:
         return drive(self._awaiting.serve(call))
 
     def ran(self, tool: str) -> None:
-        """Tell the service, before and after a run, that a tool runs; findings that depend on it become stale."""
+        """Tell the service, before and after a run, that a tool runs.
+
+        The findings (remembered tool results) that depend on the tool become stale.
+        """
         drive(self._awaiting.ran(tool))
 
     def list(self) -> tuple[Finding, ...]:
@@ -214,7 +217,9 @@ class RemoteFindings:
         return drive(self._awaiting.list())
 
     def text(self, *, tokens: int, question: str = "") -> str:
-        """Return the valid findings as fenced text (marked as data), of at most `tokens`, cut at line ends.
+        """Return the valid findings (remembered tool results) as fenced text (marked as data).
+
+        The text has at most `tokens`, and is cut at line ends.
 
         Findings related to `question` come first. Only for applications that build their own prompt: `context()`
         includes the findings.
@@ -362,7 +367,7 @@ class RemoteSession:
         tools: Sequence[Mapping[str, object]] | None = None,
         to: Provider | WireFormat | None = None,
     ) -> RemoteContext:
-        """Build the context `context` would return now, without storing anything or folding."""
+        """Build the context `context` would return now, without storing anything or folding (compaction)."""
         return drive(self._awaiting.preview(query, budget=budget, tools=tools, to=to))
 
     def fold(
@@ -400,7 +405,7 @@ class RemoteSession:
     def recall(
         self, query: str, *, limit: int = 5, tokens: int | None = None, within: Within = ALL_ENTRIES
     ) -> list[Recalled]:
-        """Find matching entries of this conversation, best first, folded or not.
+        """Find matching entries of this conversation, best first, folded (compacted) or not.
 
         With `tokens`, `limit` is ignored: return as many entries as fit that token limit, in log order, with the
         entries next to them. `within` filters by role, tool, turn, path or time.
@@ -440,14 +445,17 @@ class RemoteSession:
         return drive(self._awaiting.drop_rule(rule))
 
     def history(self, *, after: int = 0, limit: int | None = None) -> list[Entry]:
-        """Return the log entries with seq above `after`, oldest first, whether folded or not.
+        """Return the log entries with seq above `after`, oldest first, whether folded (compacted) or not.
 
         Returns all of them, or at most `limit`.
         """
         return drive(self._awaiting.history(after=after, limit=limit))
 
     def turn(self, number: int) -> list[Entry]:
-        """Return the entries of one turn, whether folded or not; turn 0 is everything before the first user message."""
+        """Return the entries of one turn, whether folded (compacted) or not.
+
+        Turn 0 is everything before the first user message.
+        """
         return drive(self._awaiting.turn(number))
 
     def by_client_id(self, client_ids: str | Iterable[str]) -> list[Entry]:
@@ -489,7 +497,7 @@ class RemoteSession:
     def clear(self) -> int:
         """Hide all messages so far from later contexts; return the last seq (log position) hidden.
 
-        The messages stay in the log. Pins, state and findings are kept.
+        The messages stay in the log. Pins, state and findings (remembered tool results) are kept.
         """
         return drive(self._awaiting.clear())
 
@@ -564,7 +572,9 @@ class RemoteMemory:
         return drive(self._awaiting.delete(conversation))
 
     def erase_session(self, conversation: str) -> ErasureReceipt:
-        """Delete a conversation, and return a receipt that can be verified later and that lists the remaining forks.
+        """Delete a conversation.
+
+        Returns an erasure receipt, which can be verified later and lists the remaining forks.
 
         Raises `NotFound` if there never was such a conversation.
         """
@@ -586,7 +596,9 @@ class RemoteMemory:
         return drive(self._awaiting.erase_tenant(tenant))
 
     def verify_erasure(self, receipt: ErasureReceipt) -> ErasureCheck:
-        """Let the service read its store again and check that it has no data of the conversations in a receipt.
+        """Let the service check that its store has no data of the conversations in an erasure receipt.
+
+        The service reads its store again for this.
 
         The check of a receipt without conversations is never `ok`.
         """

@@ -79,7 +79,9 @@ class AsyncRemoteMemory:
         return await self.session(conversation).delete()
 
     async def erase_session(self, conversation: str) -> ErasureReceipt:
-        """Delete a conversation, and return a receipt that can be verified later and that lists the remaining forks.
+        """Delete a conversation.
+
+        Returns an erasure receipt, which can be verified later and lists the remaining forks.
 
         Raises `NotFound` if there never was such a conversation.
         """
@@ -101,7 +103,9 @@ class AsyncRemoteMemory:
         return await self._erase("tenant", tenant)
 
     async def verify_erasure(self, receipt: ErasureReceipt) -> ErasureCheck:
-        """Let the service read its store again and check that it has no data of the conversations in a receipt.
+        """Let the service check that its store has no data of the conversations in an erasure receipt.
+
+        The service reads its store again for this.
 
         The check of a receipt without conversations is never `ok`.
         """

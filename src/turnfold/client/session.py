@@ -189,7 +189,10 @@ class AsyncRemoteFindings:
         return await self.get(called.name, called.arguments)
 
     async def ran(self, tool: str) -> None:
-        """Tell the service, before and after a run, that a tool runs; findings that depend on it become stale."""
+        """Tell the service, before and after a run, that a tool runs.
+
+        The findings (remembered tool results) that depend on the tool become stale.
+        """
         body = ToolRanBody(tool=tool, rules=self._rule_forms())
         await self._sender.call(api.operations.TOOL_RAN, self._conversation, body=body)
 
@@ -200,7 +203,9 @@ class AsyncRemoteFindings:
         )
 
     async def text(self, *, tokens: int, question: str = "") -> str:
-        """Return the valid findings as fenced text (marked as data), of at most `tokens`, cut at line ends.
+        """Return the valid findings (remembered tool results) as fenced text (marked as data).
+
+        The text has at most `tokens`, and is cut at line ends.
 
         Findings related to `question` come first. Only for applications that build their own prompt: `context()`
         includes the findings.
@@ -426,7 +431,7 @@ class AsyncRemoteSession:
         tools: Sequence[Mapping[str, object]] | None = None,
         to: Provider | WireFormat | None = None,
     ) -> RemoteContext:
-        """Build the context `context` would return now, without storing anything or folding."""
+        """Build the context `context` would return now, without storing anything or folding (compaction)."""
         body = PreviewBody(
             query=query,
             budget=budget and BudgetBody.of(budget),
@@ -485,7 +490,7 @@ class AsyncRemoteSession:
         tokens: int | None = None,
         within: Within = ALL_ENTRIES,
     ) -> list[Recalled]:
-        """Find matching entries of this conversation, best first, folded or not.
+        """Find matching entries of this conversation, best first, folded (compacted) or not.
 
         With `tokens`, `limit` is ignored: return as many entries as fit that token limit, in log order, with the
         entries next to them. `within` filters by role, tool, turn, path or time.
@@ -540,7 +545,7 @@ class AsyncRemoteSession:
         return await self._sender.call(api.operations.DROP_RULE, self.id, rule)
 
     async def history(self, *, after: int = 0, limit: int | None = None) -> list[Entry]:
-        """Return the log entries with seq above `after`, oldest first, whether folded or not.
+        """Return the log entries with seq above `after`, oldest first, whether folded (compacted) or not.
 
         Returns all of them, or at most `limit`.
         """
@@ -553,7 +558,10 @@ class AsyncRemoteSession:
         return await read_pages(page, after, limit)
 
     async def turn(self, number: int) -> list[Entry]:
-        """Return the entries of one turn, whether folded or not; turn 0 is everything before the first user message."""
+        """Return the entries of one turn, whether folded (compacted) or not.
+
+        Turn 0 is everything before the first user message.
+        """
 
         async def page(after: int, limit: int) -> tuple[list[Entry], int | None]:
             query = HistoryQuery(form="record", after=after, limit=limit)
@@ -628,7 +636,7 @@ class AsyncRemoteSession:
     async def clear(self) -> int:
         """Hide all messages so far from later contexts; return the last seq (log position) hidden.
 
-        The messages stay in the log. Pins, state and findings are kept.
+        The messages stay in the log. Pins, state and findings (remembered tool results) are kept.
         """
         return (await self._sender.call(api.operations.CLEAR, self.id)).upto
 

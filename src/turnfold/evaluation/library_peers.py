@@ -1,4 +1,4 @@
-"""Peers that use other libraries, each configured as its documentation shows and with turnfold's exact token counts.
+"""Compared libraries, each configured as its documentation shows and with turnfold's exact token counts.
 
 None of the libraries is a dependency: each is imported when its peer is used. A message that a library returns
 unchanged is recognised by its key; text that the library wrote itself (a summary) becomes a new message.
@@ -31,9 +31,10 @@ _TRIGGER, _KEEP = 0.8, 0.3
 """Shares of the budget: above the first, LangChain summarises; the second is what it keeps in addition to the summary.
 Both as in its examples."""
 _SUMMARY = 0.2
-"""Share of the budget that a summary may fill."""
+"""Share of the token budget that a summary may have; a longer extract is cut."""
 _MARGIN = 0.85
-"""Share of the budget that a library gets if it counts neither message framing nor tool calls."""
+"""Share of the token budget that a library is given if it counts neither the framing of messages nor tool calls, so
+that its context still fits."""
 _ROLES = {"human": "user", "ai": "assistant"}
 
 
@@ -49,14 +50,14 @@ class _Piece(NamedTuple):
 
 
 class _LibraryPeer:
-    """Base class of the peers in this module: imports the library, and converts messages to and from it."""
+    """Base class of the compared libraries: imports the library, and converts messages to and from its form."""
 
     name: ClassVar[str]
     module: ClassVar[str]
     package: ClassVar[str]
     """Name of the distribution to install."""
     extra: ClassVar[str] = ""
-    """Extra of turnfold that installs the peer's package; empty if there is none."""
+    """Extra of turnfold that installs the compared library's package; empty if there is none."""
 
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter
@@ -67,7 +68,7 @@ class _LibraryPeer:
 
     @classmethod
     def require(cls) -> Any:  # noqa: ANN401 (a package that pyright does not see)
-        """Import the peer's library and return it; raises `MissingExtra` with the package to install."""
+        """Import the compared library and return it; raises `MissingExtra` with the package to install."""
         return _load(cls.module, package=cls.package, extra=cls.extra, peer=cls.name)
 
     def _new(self, messages: Sequence[Message]) -> list[_Piece]:
@@ -133,7 +134,7 @@ def _result(work: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 (whatever th
 
 
 class LangChainTrim(_LibraryPeer):
-    """Peer that runs `trim_messages` of langchain-core: keeps the newest messages that fit, beginning with a user's."""
+    """Runs `trim_messages` of langchain-core: keeps the newest messages that fit, beginning with a user's."""
 
     name = "langchain-trim"
     module, package, extra = "langchain_core.messages", "langchain-core", "langchain"
@@ -171,7 +172,7 @@ class LangChainTrim(_LibraryPeer):
 
 
 class LangChainSummary(LangChainTrim):
-    """Peer that runs LangChain's `SummarizationMiddleware`; turnfold's extractive summariser replaces its model."""
+    """Runs LangChain's `SummarizationMiddleware`; turnfold's extractive summariser replaces its model."""
 
     name = "langchain-summary"
     package = "langchain"
@@ -221,7 +222,7 @@ class LangChainSummary(LangChainTrim):
 
 
 class LlamaIndexBuffer(_LibraryPeer):
-    """Peer that runs LlamaIndex's `ChatMemoryBuffer`; the system messages are put before what the buffer keeps.
+    """Runs LlamaIndex's `ChatMemoryBuffer`; the system messages are put before what the buffer keeps.
 
     The buffer gets less than the budget, because it counts no framing of messages.
     """
@@ -267,7 +268,7 @@ class LlamaIndexBuffer(_LibraryPeer):
 
 
 class AgentFrameworkTruncation(_LibraryPeer):
-    """Peer that runs Microsoft Agent Framework's `TruncationStrategy`: a full budget is cut to half."""
+    """Runs Microsoft Agent Framework's `TruncationStrategy`: a context that reaches the budget is cut to half of it."""
 
     name = "agent-framework"
     module, package = "agent_framework", "agent-framework-core"
@@ -312,7 +313,7 @@ class AgentFrameworkTruncation(_LibraryPeer):
 
 
 class HarnessSlidingWindow(_LibraryPeer):
-    """Peer that runs `SlidingWindowCompaction` of pydantic-ai-harness as an agent's run does.
+    """Runs `SlidingWindowCompaction` of pydantic-ai-harness as an agent's run does.
 
     Above the budget, it cuts to half of it.
     """
@@ -385,7 +386,7 @@ class HarnessSlidingWindow(_LibraryPeer):
 
 
 class CompactionGuard(_LibraryPeer):
-    """Peer that runs compaction-guard, around a compactor that drops the oldest messages down to half of the budget.
+    """Runs compaction-guard around a compactor that drops the oldest messages, down to half of the budget.
 
     The library keeps only texts that are registered with it: here, the rules that turnfold finds.
     """

@@ -1,9 +1,10 @@
-"""Peers: other ways to build the context of a call, so that memories can be compared on the same conversations.
+"""Memories that an evaluation compares (peers): turnfold, the newest messages, BM25, and other libraries.
 
-A peer has a name and a function from the messages so far and a token budget to the messages it would send. It is made
-anew for each conversation and called once per model call, so it may keep state in between. turnfold itself, a recency
-window and BM25 are built in. The libraries below are used if they are installed. Others can be added by a package with
-an entry point of the group `turnfold.peers`: a callable that takes a `TokenCounter` and returns a `Peer`.
+A peer has a name, and a function that gets the messages so far and a token budget and returns the messages that it
+would send. A peer is made anew for each conversation and called once per model call, so it may keep state in between.
+turnfold itself, a window of the newest messages and BM25 are built in. The libraries of `library_peers` are used if
+they are installed. A package can add others with an entry point of the group `turnfold.peers`: a callable that takes a
+`TokenCounter` and returns a `Peer`.
 
 Libraries that summarise with a model get turnfold's extractive summariser in its place, since no model is called here.
 """
@@ -48,7 +49,7 @@ class Peer(Protocol):
 
     @property
     def name(self) -> str:
-        """Name of the peer in the results of an evaluation."""
+        """Name of the compared memory in the results of an evaluation."""
         ...
 
     def context(self, messages: Sequence[Message], budget: int, /) -> Sequence[Message]:
@@ -141,7 +142,7 @@ def newest_start(roles: Sequence[str], costs: Sequence[int], room: int) -> int:
 
 
 class RecencyPeer:
-    """Peer that sends the system messages and the newest messages that fit, from a user message on if possible."""
+    """Sends the system messages and the newest messages that fit, from a user message on if possible."""
 
     name = "recency"
 
@@ -161,7 +162,7 @@ _EARLIER = user("Earlier in this conversation:")
 
 
 class Bm25Peer:
-    """Peer that sends the system messages, the best BM25 matches of the user's last message, and the newest turn.
+    """Sends the system messages, the best BM25 matches of the user's last message, and the newest turn.
 
     If the newest turn alone does not fit, the newest messages that fit are sent instead. Textbook BM25 (k1 1.2, b 0.75)
     over the same words, stems and Chinese character pairs as turnfold's own search.
@@ -245,7 +246,7 @@ _GROUP = "turnfold.peers"
 
 
 def peer_names() -> list[str]:
-    """Return the names of all peers: built in, of known libraries, and of installed packages."""
+    """Return the names of all compared memories: built in, of known libraries, and of installed packages."""
     added = sorted(each.name for each in entry_points(group=_GROUP))
     return [*_BUILT_IN, *_LIBRARY_PEERS, *added]
 

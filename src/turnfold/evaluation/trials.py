@@ -1,4 +1,4 @@
-"""Replay of conversations with questions under several budgets, with turnfold and with peers, measuring every context.
+"""Replay of conversations with questions under several budgets, with turnfold and the memories compared with it.
 
 Before each recorded answer a peer builds the context of that call. After the last message each question is asked as a
 new user message and answered with "ok". Contexts are kept until the conversation is measured, so that every measure is
@@ -138,7 +138,7 @@ class _SetRule(msgspec.Struct):
 
 
 _LARGEST = 1 << 30
-"""Most bytes of an unpacked data file, because all of it is held in memory."""
+"""Most bytes of an unpacked data file, all of which is held in memory; a larger file is refused."""
 
 
 _SET_FORMAT = (
@@ -245,7 +245,7 @@ _MOST_POINTS = 20
 """Most calls of a conversation in which rules and hard facts are counted; of a longer conversation, evenly spaced
 calls."""
 _BEST = 5
-"""Number of best search results that are scored for each question."""
+"""Number of best search results per question from which recall and precision are computed."""
 OnCall = Callable[[], object]
 
 
@@ -253,7 +253,7 @@ OnCall = Callable[[], object]
 class FoldPoint:
     """Numbers of rules and hard facts (names, numbers, dates) that one call still sends after some folds (compactions).
 
-    They are measured only at calls whose log does not fit the budget, at the same calls for every peer.
+    They are measured only at calls whose log does not fit the budget, at the same calls for every compared memory.
     """
 
     conversation: str
@@ -273,7 +273,7 @@ class FoldPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationTrial:
-    """Measurements of one conversation with one peer and budget."""
+    """Measurements of one conversation with one compared memory and budget."""
 
     calls: tuple[MeasuredCall, ...]
     folds: int
@@ -281,14 +281,16 @@ class EvaluationTrial:
     coverage: tuple[float, ...]
     """Share of the evidence in the context, for each question."""
     found: tuple[tuple[float, float], ...]
-    """Recall and precision of the five best search results, for each question; empty if the peer cannot search."""
+    """Recall and precision of the five best search results, for each question; empty if the compared memory cannot
+    search."""
     refused: str
-    """Error of the first call for which the peer built no context; empty if the peer built all contexts."""
+    """Error of the first call for which the compared memory built no context; empty if the compared memory built all
+    contexts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationRow:
-    """Totals of all conversations with one peer and budget; a figure that could not be measured is None."""
+    """Totals of all conversations with one compared memory and budget; a figure that could not be measured is None."""
 
     method: str
     budget: int
@@ -319,7 +321,7 @@ class EvaluationRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """The result of an evaluation: a row of figures per peer and budget, and where they come from."""
+    """The result of an evaluation: a row of figures per compared memory and budget, and where they come from."""
 
     conversations: int
     entries: int
@@ -395,10 +397,10 @@ def evaluate(
     prices: PriceTable | None = None,
     on_progress: Callable[[int, int, str], object] | None = None,
 ) -> Evaluation:
-    """Evaluate turnfold and the peers (default: recency and BM25) on conversations under each budget.
+    """Evaluate turnfold and other memories (default: recency and BM25) on conversations under each budget.
 
     Tokens are counted for `model`; with `prices`, calls are priced. `on_progress` is called with the calls done, all
-    calls, and the current peer. Conversations with neither an answer nor a question are skipped; `skipped` lists them.
+    calls, and the present memory. `skipped` lists conversations with neither an answer nor a question.
     """
     counter = counter_for(model) if model else cautious_counter()
     others = {"recency": RecencyPeer, "bm25": Bm25Peer} if peers is None else peers
@@ -455,7 +457,7 @@ def run_trial(
     *,
     counter: TokenCounter,
 ) -> EvaluationTrial:
-    """Evaluate one peer on one conversation under one budget."""
+    """Evaluate one compared memory on one conversation under one budget."""
     return _trial(_Reference(conversation, counter), peer, budget, lambda: None)
 
 
@@ -499,7 +501,7 @@ def _trial(reference: _Reference, peer: Peer, budget: int, on_call: OnCall) -> E
 
 
 class _Replay:
-    """Replay of one conversation with one peer; collects the contexts."""
+    """Replay of one conversation with one compared memory; collects the contexts."""
 
     def __init__(self, reference: _Reference, peer: Peer, budget: int, on_call: OnCall) -> None:
         self._conversation, self.positions = reference.conversation, reference.positions
@@ -510,7 +512,7 @@ class _Replay:
         self.refused = ""
 
     def calls(self) -> None:
-        """Let the peer build the context of every recorded call, and collect the contexts."""
+        """Let the compared memory build the context of every recorded call, and collect the contexts."""
         for at in self.positions:
             context = self._context(self._conversation.messages[:at])
             system = len(list(takewhile(lambda message: message.role == "system", context or ())))
@@ -540,7 +542,7 @@ class _Replay:
         return found, coverage
 
     def _context(self, log: Sequence[Message]) -> tuple[Message, ...] | None:
-        """Return the peer's context; None if it raises an error (for turnfold, only `BudgetTooSmall`)."""
+        """Return the compared memory's context; None if it raises an error (for turnfold, only `BudgetTooSmall`)."""
         self._on_call()
         expected = BudgetTooSmall if isinstance(self._peer, TurnfoldPeer) else Exception
         try:

@@ -71,11 +71,17 @@ class Findings:
         return drive(self._awaiting.serve(call))
 
     def ran(self, tool: str) -> None:
-        """Mark the findings that a run of this tool makes stale; call this before and after the tool runs."""
+        """Mark the findings (remembered tool results) that a run of this tool makes stale.
+
+        Call this before and after the tool runs.
+        """
         drive(self._awaiting.ran(tool))
 
     def list(self) -> tuple[Finding, ...]:
-        """Return all findings that are neither expired nor stale: first tables of contents, then the most relevant."""
+        """Return the remembered tool results that are neither expired nor stale.
+
+        Tables of contents come first, then the most relevant results.
+        """
         return drive(self._awaiting.list())
 
     def text(self, *, tokens: int, question: str = "") -> str:

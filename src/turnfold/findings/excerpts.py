@@ -44,9 +44,9 @@ Language: TypeAlias = Literal["zh", "en"]
 _HAN = late_pattern(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]")
 _LATIN_WORD = late_pattern(r"[^\W\d_]{2,}", re.ASCII)
 _SAMPLE = 500
-"""Number of characters of each text that are checked to find the language."""
+"""Number of characters of each of these results that are read to choose the language."""
 _SAMPLES = 8
-"""Number of texts that are checked to find the language."""
+"""Number of remembered tool results by which the language of the text around them is chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +64,13 @@ class FindingLabels:
     no_toc_call: str
     """Line that tells the model not to fetch tables of contents again."""
     place: str
-    """Text that names the turn a finding comes from."""
+    """Text that names the turn a finding (remembered tool result) comes from."""
     cut: str
     """The line after a text that was cut."""
     levels: str
     """The line after a table of contents whose deepest levels were left out."""
     more: str
-    """The line with the number of findings that are not shown."""
+    """The line with the number of findings (remembered tool results) that are not shown."""
     served: str
     """The first line of a result that is returned from memory."""
 

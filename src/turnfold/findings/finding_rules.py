@@ -55,7 +55,8 @@ __all__ = (
 
 
 _EXACT = 2.0**53
-"""Up to this number, a float can represent every whole number exactly."""
+"""Largest number up to which a float represents every whole number exactly; up to it, 2.0 and 2 count as the same
+argument of a tool."""
 
 
 def canonical_arguments(arguments: str | Mapping[str, object] | None) -> str:
@@ -246,14 +247,20 @@ class RuleSource(Protocol):
 
 
 def as_finding_rules(findings: RuleSource | Iterable[FindingRule]) -> tuple[FindingRule, ...]:
-    """Return the finding rules of a `findings=` option, which is a list of rules or an object that supplies them."""
+    """Return the rules of findings (which tool results to remember) from the option `findings=`.
+
+    The option is a list of rules, or an object that supplies them.
+    """
     if isinstance(findings, Iterable):
         return tuple(findings)
     return tuple(findings.finding_rules())
 
 
 def rules_by_tool(rules: Iterable[FindingRule]) -> dict[str, FindingRule]:
-    """Index finding rules by tool name; raise `InvalidOption` if there are two for one tool."""
+    """Return the rules of findings (which tool results to remember) by tool name.
+
+    Raises `InvalidOption` if there are two for one tool.
+    """
     found: dict[str, FindingRule] = {}
     for rule in rules:
         if rule.tool in found:
@@ -265,7 +272,9 @@ def rules_by_tool(rules: Iterable[FindingRule]) -> dict[str, FindingRule]:
 
 
 def rule_for(rules: Mapping[str, FindingRule], tool: str) -> FindingRule | None:
-    """Return the finding rule of a tool, None if it has none.
+    """Return the rule that says how results of a tool are remembered; None if there is none.
+
+    A rule may name an MCP tool with or without its server.
 
     A rule may name an MCP tool with or without its server.
     """
@@ -318,7 +327,9 @@ def _word_start(term: str) -> re.Pattern[str]:
 
 
 def is_valid(finding: Finding, *, now: int, ran: Mapping[str, int]) -> bool:
-    """Return True if a finding is neither expired nor stale, so that it may be shown and used to answer a call.
+    """Return True if a finding (remembered tool result) is neither expired nor stale.
+
+    Only a valid one is shown, or used to answer a call.
 
     `ran` maps each tool to the log position (seq) at which it last ran. A tool that ran in parallel with the call may
     have changed what the call read, so an equal position makes the finding stale too.
@@ -329,7 +340,7 @@ def is_valid(finding: Finding, *, now: int, ran: Mapping[str, int]) -> bool:
 
 
 def rank_findings(findings: Iterable[Finding]) -> list[Finding]:
-    """Sort findings: tables of contents first, then the highest score, then the newest."""
+    """Sort remembered tool results: tables of contents first, then the highest score, then the newest."""
     return sorted(findings, key=_rank)
 
 
@@ -374,7 +385,10 @@ def newer_finding(known: Finding | None, new: Finding) -> Finding:
 def findings_to_drop(
     findings: Iterable[Finding], *, most: int, now: int, ran: Mapping[str, int]
 ) -> list[Finding]:
-    """Return the findings to delete: expired and stale ones, and the lowest-ranked others beyond the first `most`."""
+    """Return the findings (remembered tool results) to delete.
+
+    They are the expired and stale ones, and the lowest-ranked others beyond the first `most`.
+    """
     valid: list[Finding] = []
     invalid: list[Finding] = []
     for finding in findings:

@@ -44,15 +44,15 @@ __all__ = (
 
 
 _LINE_ENDS = 2
-"""Tokens added per item for the line breaks after its heading and its content."""
+"""Tokens counted for the line breaks after the heading and the content of one remembered result."""
 _SMALLEST = 24
-"""The fewest tokens that a shortened item may get; if there is less room, the item is left out."""
+"""Fewest tokens that a shortened result may get; a result with less room is left out."""
 _HEADING_LIKE = late_pattern(
     "(?:(?<=[\\n\\r\\x0b\\x0c\\x1c-\\x1e\\x85\\u2028\\u2029])|^)(?=#|（另有|\\([0-9]+ more )"
 )
 """Matches the start of a line that could be read as a heading, or as the note about left out items."""
 _LONGEST_ARGUMENTS = 160
-"""The most characters of the arguments in a heading."""
+"""Most characters of a tool call's arguments in the heading of its result; longer ones are cut and end in `…`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def findings_text(
 
 
 def shown_whole(findings: Sequence[Finding], block: str) -> list[Finding]:
-    """Return the findings whose whole content is in `block`, a text that `findings_text` made."""
+    """Return the findings (remembered tool results) whose whole content is in `block`, made by `findings_text`."""
     return [
         each
         for each in findings
@@ -178,7 +178,7 @@ class _Slot:
 
 @dataclass(slots=True)
 class _Page:
-    """Builds the text of findings: chooses results, shortens them and joins them."""
+    """Builds the text of findings (remembered tool results): chooses results, shortens them and joins them."""
 
     language: Language
     count: Callable[[str], int]
@@ -190,7 +190,7 @@ class _Page:
     shown: list[tuple[FindingItem, str]] = field(default_factory=list[tuple[FindingItem, str]])
 
     def frame(self, items: Sequence[FindingItem]) -> str:
-        """Return the longest text that may surround the results: headings, and the line about omitted results."""
+        """Return the longest text that may surround the results: headings, and the line about results left out."""
         labels = LABELS[self.language]
         headings = {labels.contents if item.toc else labels.found for item in items}
         return self.wrap("\n".join([*sorted(headings), labels.more.format(count=self.total)]))

@@ -100,7 +100,10 @@ class _FindingStorage:
     owner: FindingOwner
 
     async def put(self, finding: Finding) -> Finding:
-        """Store a finding unless a newer result of the same call is stored; return the finding that is stored now."""
+        """Store a finding (remembered tool result) unless a newer result of the same call is stored.
+
+        Returns the finding that is stored now.
+        """
         await self.mark({})
         key = finding.key
         return await _retry(lambda: self._put(key, finding), lambda: self._reload(key))
@@ -110,7 +113,10 @@ class _FindingStorage:
         await _retry(lambda: self._put_note(ran), self._reload_note)
 
     async def make_room(self, *, most: int, now: int) -> None:
-        """Delete expired and stale findings; if there are more than `most`, also delete the lowest-ranked ones."""
+        """Delete expired and stale findings (remembered tool results).
+
+        If there are more than `most`, the lowest-ranked ones are deleted too.
+        """
         cache = self.owner.findings
         for finding in findings_to_drop(cache.all(), most=most, now=now, ran=cache.ran):
             await self.drop(finding.key)
@@ -122,7 +128,10 @@ class _FindingStorage:
             await self.drop(key)
 
     async def drop(self, key: str) -> bool:
-        """Delete a finding, unless another process has changed it since it was read; return True if it was deleted."""
+        """Delete a finding (remembered tool result) unless another process has changed it since it was read.
+
+        Returns True if it was deleted.
+        """
         owner = self.owner
         _, version = owner.findings.by_key.pop(key)
         try:
@@ -200,7 +209,8 @@ class FindingCache:
     version: int = 0
     """Version of the stored note that holds `ran`; 0 if there is none."""
     ran: dict[str, int] = field(default_factory=dict[str, int])
-    """Name of a tool that makes findings stale -> seq (log position) at which the tool last ran."""
+    """Name of a tool that makes findings (remembered tool results) stale -> seq (log position) at which the tool last
+    ran."""
     by_key: dict[str, tuple[Finding, int]] = field(default_factory=dict[str, tuple[Finding, int]])
     """Key of a finding (remembered tool result) -> the finding and the version of its document."""
 
@@ -212,7 +222,7 @@ class FindingCache:
         return cache
 
     def load_note(self, note: Document | None) -> None:
-        """Set the cached times of tool runs from the stored findings note; pass None if there is no note."""
+        """Set the times at which tools last ran from the stored note about findings; None if there is no note."""
         self.version = note.version if note else 0
         self.ran = dict(read_note(note, FindingsNote).ran)
 
@@ -221,13 +231,15 @@ class FindingCache:
         return [finding for finding, _ in self.by_key.values()]
 
     def valid(self, now: int) -> list[Finding]:
-        """Return the cached findings that are neither expired nor stale, best ranked first."""
+        """Return the cached findings (remembered tool results) that are neither expired nor stale, best first."""
         return rank_findings(each for each in self.all() if is_valid(each, now=now, ran=self.ran))
 
     def shown_at(
         self, turn: int, *, now: int, anchor: int, cut: Mapping[int, int]
     ) -> list[Finding]:
-        """Return the findings to show in the turn that begins at seq `turn`, because the window does not show them.
+        """Return the findings (remembered tool results) to show in the turn that begins at seq `turn`.
+
+        These are the ones that the window does not show.
 
         The prompt has log entries from `anchor` on word for word, except those in `cut`, which are shortened.
         """
@@ -263,7 +275,10 @@ class TailFindings:
         return shown_whole(self.every, block) if block else []
 
     def text(self, tokens: int, measure: Callable[[str], int], *, matching: bool = False) -> str:
-        """Return findings as fenced text (marked as data) of at most `tokens` by `measure`; "" if none fits."""
+        """Return findings (remembered tool results) as fenced text (marked as data).
+
+        The text has at most `tokens`, counted by `measure`; it is empty if no finding fits.
+        """
         shown = self.matching if matching else self.every
         if not shown:
             return ""
@@ -273,9 +288,10 @@ class TailFindings:
 
 
 _LONG = 20_000
-"""Most characters of findings that are rendered on the event loop; more are rendered in a thread."""
+"""Most characters of findings (remembered tool results) that are rendered on the event loop; more are rendered in a
+thread."""
 _MOST = 64
-"""Default number of findings per conversation."""
+"""Default number of findings (remembered tool results) per conversation."""
 
 
 class AsyncFindings:
@@ -403,13 +419,19 @@ class AsyncFindings:
         return await self.get(called.name, arguments)
 
     async def ran(self, tool: str) -> None:
-        """Mark the findings that a run of this tool makes stale; call this before and after the tool runs."""
+        """Mark the findings (remembered tool results) that a run of this tool makes stale.
+
+        Call this before and after the tool runs.
+        """
         async with self._lock:
             await self._owner.refresh()
             await self._note_run(tool)
 
     async def list(self) -> tuple[Finding, ...]:
-        """Return all findings that are neither expired nor stale: first tables of contents, then the most relevant."""
+        """Return the remembered tool results that are neither expired nor stale.
+
+        Tables of contents come first, then the most relevant results.
+        """
         async with self._lock:
             await self._owner.refresh()
             return tuple(self._owner.findings.valid(self._clock()))
@@ -452,7 +474,10 @@ class AsyncFindings:
         return await self._drop(lambda _: True)
 
     async def _note_run(self, tool: str) -> None:
-        """Record at which log position a tool ran, if that makes results stale according to a rule or a finding."""
+        """Record at which log position a tool ran, if a run of this tool can make remembered results stale.
+
+        A finding rule or a finding (remembered tool result) says so.
+        """
         owner = self._owner
         stale = {name for rule in self._rules.values() for name in rule.invalidated_by}
         stale.update(name for each in owner.findings.all() for name in each.invalidated_by)

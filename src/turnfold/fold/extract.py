@@ -100,7 +100,8 @@ __all__ = (
 Language = Literal["auto", "en", "zh"]
 
 MISFITS_BEFORE_GIVING_UP = 48
-"""Number of lines in a row that do not fit the token limit after which no further line is tried."""
+"""Number of lines in a row that are too long for the tokens left in an extract, after which no further line is tried.
+"""
 _TERM_SHARE = 0.15
 """Weight of a new term (content word) in a sentence, relative to a new fact."""
 _BIGRAM_SHARE = 0.4
@@ -121,8 +122,8 @@ _INSIDE_A_SENTENCE = tuple(":：,，;；、.。!！?？…")
 _PROPER_NAME = 0.8
 """Weight of a capitalised name in a sentence."""
 _USUAL_NAMES = 0.05
-"""Mentions of a name per message from which the name weighs less: people in a conversation address each other all the
-time."""
+"""If a name is mentioned more often than this per message, it weighs less: people in a conversation address each other
+all the time."""
 _LENGTH_POWER = 0.8
 """Exponent of a sentence's tokens in its value; below 1, because longer sentences are easier to understand alone."""
 _EARLIER_PRIOR = 2.0
@@ -130,7 +131,8 @@ _EARLIER_CROWDED = 0.8
 """Two factors for sentences of the previous summary: while these fill little of the token limit, and once they fill
 most of it, so that neither old nor new sentences take all the room."""
 _EARLIER_ROOM = 0.7
-"""Share of the limit above which sentences of the previous summary are no longer preferred."""
+"""Share of an extract's token limit that sentences of the previous summary may take before they lose their preference
+over new ones."""
 _TOOL_ROOM = 0.5
 _TOOL_CROWDED = 0.3
 """Share of the token limit above which tool calls and output count less, and the factor they then get: many of their
@@ -141,12 +143,13 @@ _EDGE, _POINT, _MIDDLE = 1.1, 1.3, 0.8
 """Factors by position: for the first and last sentence of a message; in an assistant's long answer for the first and
 last, and for the other sentences."""
 _LONG_ANSWER = 4
-"""Number of sentences above which an answer is long."""
+"""Number of sentences above which an assistant's answer counts as long. Its first and last sentence then get a higher
+score for an extract, and its other sentences a lower one."""
 _LEAST_STRESS = 0.12
 """Least factor of a sentence that is worth keeping; one with a lower factor, such as a greeting, is kept only if there
 is nothing else."""
 _MOST_ALIKE = 3
-"""Most questions in a summary that differ from each other only in numbers and ids ("where is order 17?")."""
+"""Most questions in a summary that differ only in numbers and ids ("where is order 17?"); further ones are left out."""
 _CHANGED = 0.5
 """Factor for a sentence that a later one changed in part."""
 _IDLE = 0.05
@@ -157,7 +160,7 @@ sentences."""
 _UNNAMED = 0.5
 """Factor for a fact about "him" or "it" if no sentence before it has a name."""
 _LEAST_CLAUSE = 6
-"""Least characters of an outdated rule; a sentence that contains so long an outdated rule is marked as outdated."""
+"""Least characters of an outdated rule for which sentences that contain it word for word are marked as outdated."""
 _CHANGED_FILES = 3.0
 """Factor for the list of changed files: whoever continues the work needs it."""
 _CODE = 0.4
@@ -167,7 +170,8 @@ _CLOSING = "'\"’”」』"
 """Quotation marks that may follow the full stop of a sentence."""
 _LEAST_WORTH = 1e-6
 _HEAD_CHARACTERS = 6
-"""Most characters per token that are expected in running text, to cut a line before its tokens are counted."""
+"""Characters per token of the room to which a long line is cut before its tokens are counted; running text has fewer
+per token."""
 _SLACK = 2
 """Tokens by which a whole line may cost less than its beginning, because the cut may fall inside a word."""
 
@@ -503,7 +507,8 @@ class MemoizedCounter:
 
 
 _FEW = 16
-"""Tokens by which an estimate must exceed the limit to be trusted; for a few short lines, estimates are far off."""
+"""Tokens by which an estimate must exceed the limit to be trusted, because estimates of a few short lines are far off.
+"""
 _OWN_LINE = 640
 _LONG_PREVIOUS_LINE = 240
 _STOPS = "!?。！？"

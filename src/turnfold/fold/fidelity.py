@@ -58,7 +58,7 @@ _MEASURES = frozenset(ENGLISH_UNITS.values())
 _WORD = late_pattern(r"[a-z]+")
 _AS_SPACES = {ord("_"): " ", ord("-"): " "}  # gift_card_77 and "Gift Card 77" name one thing
 _ENOUGH_OF_A_RULE = 0.6
-"""Share of a rule's content words that a rule in the summary must have, so that both count as the same rule."""
+"""A summary states a rule if one of its rules has at least this share of the rule's content words."""
 
 
 class _StatedFacts:

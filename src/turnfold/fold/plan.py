@@ -21,8 +21,9 @@ __all__ = (
 
 
 _LEAST_FREED = 0.125
-"""A fold that keeps the last exchange above the low mark must free at least this share of the window's tokens. Changing
-the prompt and calling a model for a few tokens in every turn would cost more than it saves."""
+"""A fold (compaction) that keeps the last exchange whole, although the window stays above the low mark, must free at
+least this share of the window's tokens. Changing the prompt and calling a model for a few tokens in every turn would
+cost more than it saves."""
 
 
 def check_threshold(threshold: float, keep_turns: int) -> None:

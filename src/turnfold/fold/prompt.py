@@ -86,7 +86,8 @@ _CONVERSATION = FenceNote("Conversation:", "对话：")
 _SUMMARY_SO_FAR = FenceNote("Summary so far:", "已有的摘要：")
 _ABOVE = "(the messages above / 以上消息)"
 _LONGEST_TOKEN = 32
-"""Number of characters that a token of running text almost never exceeds."""
+"""Characters per token of the room that are looked at when a long text is split into pieces; running text almost never
+has more per token."""
 _SLOT = late_pattern(r"\{\{\s*history\s*\}\}")
 _JINJA = late_pattern(r"\{%|\{#|\{\{-?\s*history\b(?!\s*\}\})")
 _SAMPLE = "<conversation>"

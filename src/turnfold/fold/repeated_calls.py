@@ -30,7 +30,8 @@ _FEWEST = 3
 """Least identical calls that are merged: two often frame a change, such as tests before and after it."""
 _COUNTED = late_pattern(r" ×(\d{1,9})\Z")
 _FILES_SHARE = 0.2
-"""Share of the limit of a summary that the files of one tool may take."""
+"""Share of a summary's token limit that the list of files which one tool was called for may take; further files are
+only counted."""
 _READS = late_pattern(
     r"(?<![a-z])(?:read|view|open|cat|show|get|list|load|fetch)(?![a-z])|\A(?:Read|View|Open|Show|Get|List|Load|Fetch)"
 )
@@ -39,7 +40,8 @@ _OTHERS = {"en": "and {more} more", "zh": "另有 {more} 个"}
 _FILE_LINE = late_pattern(r"(?P<command>[^\W\d]\w{0,63})(?: \[(?P<root>[^\]]*)\])? (?P<files>.+)\Z")
 _MORE = late_pattern(r"(?:and|另有) (\d{1,9}) (?:more|个)\Z")
 _LEAST_ROOT = 12
-"""Least characters of a folder that is written once for all files of a line, and not before each file."""
+"""Least characters of the folder that all files of a line share, for it to be written once in front instead of before
+each file."""
 
 
 def is_counted_call(speaker: str) -> bool:

@@ -36,19 +36,21 @@ __all__ = (
 
 
 _SHORT_ANSWER = 2
-"""Most words, facts not counted, of an answer that can only be understood with its question."""
+"""Most words, facts not counted, of an answer that cannot be understood without its question, such as "yes, on Monday".
+"""
 _SHORT_ORDER = 5
-"""Most words, facts not counted, of a user's order ("lower it to 2,000"); the answer may repeat the order with its
+"""Most words, facts not counted, of a user's order such as "lower it to 2,000", which the answer may repeat with its
 subject."""
 _NEAR = 24
 """Number of sentences after a question or order in which its answer is searched for."""
 _NO_SUBJECT = 1
-"""Most words, facts not counted, of a sentence that can only be understood with the sentence before it."""
+"""Most words, facts not counted, of a sentence that cannot be understood without the sentence before it."""
 _CHARACTERS_A_WORD = 2
 _MANY_ROWS = 4
-"""Number of lines in one output that differ only in their values, from which they count as rows of a log or a table."""
+"""If a tool's output has at least this many lines that differ only in their values, these lines count as rows of a log
+or table."""
 _USUAL = 10
-"""A fact that occurs in more than one of this many rows is no reason to keep a row."""
+"""A fact in a row of tool output that occurs in more than this many rows is no reason to keep the row."""
 _FEW_DIGITS = 3
 _SHORT_LINE = 60
 _CHINESE = late_pattern(r"[\u4e00-\u9fff]")
@@ -452,8 +454,7 @@ _LEAD_IN = late_pattern(
     r"|\bas\ an\ AI\b|\bAI\ (?:language\ model|companion|assistant)\b|\bin\ the\ following\b",
     re.IGNORECASE,
 )
-"""Matches words that only announce a statement ("Here is the list:"), and what an assistant says about being an
-assistant."""
+"""Matches words that only announce a statement, such as "Here is the list:", or "As an AI, ..." of an assistant."""
 _SELF = late_pattern(
     r"(?:我(?:只|就)?是|作为)(?:你的|您的)?(?:一[个名位款])?(?:AI|人工智能)\s?(?:伴侣|助手|助理|语言模型|模型|机器人|程序|[，,。])"
     r"|\b(?:I['’]?a?m|as)(?:\ (?:just|only))?\ an\ AI"

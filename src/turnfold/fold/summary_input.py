@@ -2,7 +2,7 @@
 
 Tool calls and results are passages too. A fold (compaction) needs the sentences of a passage three times: to find the
 facts that must be kept, to choose the lines of an extract, and to compare with the finished summary. Splitting texts
-and finding facts takes most of the time of a fold, so the results are cached for one fold.
+and finding (remembered tool result) facts takes most of the time of a fold, so the results are cached for one fold.
 """
 
 from __future__ import annotations
@@ -214,7 +214,8 @@ _LONGEST_WORD_CUT = 200
 _WORD_ENDS = "\n 。，"
 _LANGUAGE_SAMPLE = 4_000
 _LONGEST_ARGUMENTS = 300
-"""Most characters of the arguments of a tool call that are written as `key=value`, which then stay one line."""
+"""Most characters of a tool call's arguments that are rewritten as `key=value, key=value`; longer ones stay as they
+are."""
 _FILE_ARGUMENTS = (
     "file_path",
     "filepath",
@@ -230,7 +231,7 @@ _NO_FILE_CALL = frozenset({"pattern", "query", "regex", "glob", "cmd"})
 """Names of arguments that make the call a search or a command: a path among the arguments then only says where it
 runs."""
 _LONGEST_ARGUMENT = 120
-"""Most characters of one argument of a tool call in an extract."""
+"""Most characters of one argument of a tool call in an extract; a longer one is cut and ends in `…`."""
 
 
 @dataclass(frozen=True, slots=True)

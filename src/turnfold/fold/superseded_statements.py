@@ -37,15 +37,16 @@ _MARKS = tuple(mark.strip() for mark in CHANGED_MARKS.values())
 QUOTED_MARKS = {"en": "(quoted) ", "zh": "（引文）"}
 """Language -> mark before a sentence of a summary that the user only quoted or pasted."""
 _SAME_SUBJECT = 0.5
-"""Least share of the words of a correcting sentence, by weight, that the corrected sentence must also have."""
+"""A sentence corrects an earlier one only if the earlier one has at least this share of its words, words weighted by
+how rare they are."""
 _SAME_SUBJECT_CONFIRMED = 0.75
-"""Least share of the words of a correcting sentence that the corrected sentence must have, if only a neighbouring
-message says that something changed."""
+"""The same share (see `_SAME_SUBJECT`), if the sentence itself does not say that something changed, but a message next
+to it does."""
 _SAME_RULE, _SAME_CHINESE_RULE = 0.7, 0.55
 """Least share of a sentence's words that a rule must have, so that the sentence counts as restating the rule. In
 Chinese the share is lower, because a word in between breaks two pairs of characters."""
 _FEW_WORDS = 3
-"""Least words of a sentence that restates a rule in other words."""
+"""A sentence with fewer words than this never counts as one that repeats a rule in other words."""
 _OTHER_WORDS = 6
 """A corrected sentence is kept, with a mark, if more than this many of its words do not occur in the correcting
 sentence."""
@@ -53,8 +54,7 @@ _COMMON = 60
 """A word in more sentences than this says nothing about the subject; comparing all these sentences would take long."""
 _LEAST_PHONE = 7
 _NEAR = 8
-"""Number of sentences before or after a sentence in which the other half of an exchange (question and answer) is
-searched for."""
+"""Number of sentences before and after a sentence in which the other half of a question and answer is searched for."""
 _VALUE_KINDS = frozenset({"date", "time", "money", "number", "id"})
 _UNITS = frozenset(ENGLISH_UNITS.values())
 _SUBJECT_KINDS = frozenset({"id", "path", "url", "email", "version", "identifier"})

@@ -40,9 +40,11 @@ _PROVIDER = "chatgpt"
 _TO_USER = ("", "all")
 _MICRO = 1_000_000
 _MOST_REPEATED = 20
-"""Most times that all messages of a conversation may be repeated in its branches."""
+"""Most times that the messages of a ChatGPT conversation may be repeated by its branches, which each repeat their
+beginning; beyond that the import is refused."""
 _REPEATED_FREELY = 1_000
-"""Number of messages that a conversation may always count as having for this."""
+"""Number of messages that are added to those of a conversation before `_MOST_REPEATED` is applied, so that a short one
+may have many branches."""
 
 
 def chatgpt_histories(

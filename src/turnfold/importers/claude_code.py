@@ -55,7 +55,7 @@ class _Chain:
     events: list[_Event] = field(default_factory=list[_Event])
     answers: dict[str, _Event] = field(default_factory=dict[str, _Event])
     calls: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
-    """Ids of the blocks of each answer that has several lines."""
+    """Ids of the content blocks that were read of each answer; an answer may have several lines in the file."""
 
     def take(self, line: int, fields: Fields) -> None:
         message = dict(read_fields(fields["message"]))

@@ -149,8 +149,8 @@ _TABLES: Final = {
     "openai-agents": ("agent_messages", "message_data", "input"),
     "langchain": ("message_store", "message", "messages"),
 }
-"""Name of a database format -> its table of messages, the column with JSON, and the field of a request body that the
-messages are put into."""
+"""Format of a database -> its table of messages, the column with their JSON, and the field under which a request body
+for the provider has them."""
 
 
 # ---------------------------------------------------------------------------------------------- LangChain
@@ -206,7 +206,11 @@ def _langchain_message(value: object, line: int) -> ImportedMessage | Unreadable
 
 
 def _accept(role: str, fields: Fields) -> Message:
-    """Convert the fields of a LangChain message; its blocks are in the form of the provider that wrote them."""
+    """Convert the fields of a LangChain message to turnfold's `Message`.
+
+    Content blocks in Anthropic's form are read by Anthropic's codec, everything else by that of OpenAI's Chat
+    Completions: LangChain keeps the form of the provider.
+    """
     content, calls = fields.get("content"), _calls(fields)
     details = read_fields(fields.get("response_metadata"))
     model = text_field(details, "model_name") or text_field(details, "model")

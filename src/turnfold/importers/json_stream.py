@@ -43,12 +43,14 @@ _CHUNK = 1 << 20
 _DAMAGED = (
     zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError
 )  # fmt: skip
-"""What unpacking raises: an unknown method is a NotImplementedError, encrypted content a RuntimeError."""
+"""Errors that unpacking a damaged file can raise. An unknown method is a NotImplementedError, encrypted content a
+RuntimeError."""
 _PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _LARGEST_DIRECTORY = 8 << 20
 """Most bytes of the list of files in a zip file; each file in it takes several times its bytes of memory."""
 _UNPACKED_FREELY = 64 << 20
-"""Number of bytes that any compressed file may unpack to."""
+"""Number of bytes to which every compressed file may unpack, however small it is; beyond that a ratio limits it
+(protection against zip bombs)."""
 _MOST_RATIO = 200
 """Limit for larger compressed files: one may unpack to at most this many times its own size."""
 _MOST_BLANK = 1_000_000
@@ -59,8 +61,8 @@ _STRUCTURE = re.compile(r'["{}\[\]]')
 _STRING_END = re.compile(r'["\\]')
 _NO_SPACE = re.compile(r"[^ \t\r\n,]")
 _MAX_ATOM = 16
-"""If a parse error is at most this many characters before the end of the buffer, more is read before it counts as an
-error."""
+"""If a JSON parser fails at most this many characters before the end of what was read, the value may be cut off there:
+more is read before it counts as an error."""
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=object_of_pairs)
@@ -120,7 +122,9 @@ class _ArchiveFile(io.BufferedReader):
     def read(self, size: int | None = -1, /) -> bytes:
         """Read at most `size` bytes."""
         if size is not None and size > _LARGEST_DIRECTORY:
-            raise zipfile.BadZipFile("its list of files is too long")
+            raise zipfile.BadZipFile(
+                f"its list of files has more than {_LARGEST_DIRECTORY:,} bytes"
+            )
         return super().read(size)
 
 

@@ -226,7 +226,7 @@ def _check_checkpoints(stored: _StoredState) -> Iterator[AuditFault]:
 def _digest_matches(
     stored: _StoredState, before: Checkpoint | None, checkpoint: Checkpoint
 ) -> bool:
-    """Return True if the checkpoint's digest is that of its entries, except those cleared before the fold."""
+    """Return True if a checkpoint (summary) has the digest of its entries, except those cleared before it was made."""
     upto = before.upto if before else 0
     starts = range(upto, max(upto, min(stored.cleared, checkpoint.upto - 1)) + 1)
     for start in starts:
@@ -320,7 +320,7 @@ def _check_system(stored: _StoredState, context: Context) -> Iterator[AuditFault
 
 
 def _is_shortened(context: Context) -> bool:
-    """Return True if the receipt says that system, summary or tail were shortened."""
+    """Return True if the receipt says that system, summary or tail (pins, rules, recalled passages) were shortened."""
     return any(fate.start < 0 and fate.outcome is Outcome.SHRUNK for fate in context.fates)
 
 

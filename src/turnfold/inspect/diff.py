@@ -18,7 +18,7 @@ __all__ = (
 
 
 _CONTEXT = 40
-"""Number of characters shown before and after the first difference of two texts."""
+"""Number of characters that are shown before and after the place at which two texts begin to differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

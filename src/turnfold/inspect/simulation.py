@@ -89,12 +89,16 @@ class SimulatedFold:
     fresh: FoldPrompt
     """A new prompt for the summary, which contains the folded entries as text."""
     prefix: FoldPrompt | None = None
-    """Last call's prompt up to the end of the folded range; None if that prompt does not contain the range."""
+    """Last call's prompt up to the end of the folded (compacted) range; None if that prompt does not contain the range.
+    """
     marked: FoldPrompt | None = None
     """Like `prefix`, but to the next cache breakpoint, for providers that cache only up to breakpoints."""
 
     def charge(self, rule: CacheRule, marks: tuple[int, ...]) -> tuple[Charge, bool]:
-        """Return the tokens that a provider charges for a fold's request.
+        """Return the tokens that a provider charges for the request of a fold (compaction).
+
+        Also returns True if the request continues the last call's prompt. `marks` are the cache breakpoints of the last
+        call.
 
         Also returns True if the request continues the last call's prompt. `marks` are the cache breakpoints of the last
         call.
@@ -109,7 +113,7 @@ class SimulatedFold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedCall:
-    """One model call of a simulated replay: its tokens, shared prefix and folds."""
+    """One model call of a simulated replay: its tokens, shared prefix and folds (compactions)."""
 
     number: int
     seq: int
@@ -131,7 +135,7 @@ class SimulatedCall:
     violations: int
     """Violations of the rules of `turnfold.window.check` in the context of this call."""
     folds: tuple[SimulatedFold, ...] = ()
-    """The folds made before the call was sent."""
+    """The folds (compactions) made before the call was sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +147,7 @@ class FoldCost:
     """Number of summary requests that continue the agent's last prompt and can use the provider's cache."""
     total: float = 0.0
     by_fresh_prompts: float = 0.0
-    """Cost of the same folds if every request were a new prompt."""
+    """Cost of the same folds (compactions) if the provider had nothing of any request in its prompt cache."""
     read: int = 0
     """Prompt tokens that are read from the provider's cache; `written` are written to the cache, `fresh` are
     neither."""
@@ -153,7 +157,7 @@ class FoldCost:
 
     @property
     def cached_share(self) -> float:
-        """Share of the prompt tokens of folds that came from the provider's cache."""
+        """Share of the prompt tokens of folds (compactions) that came from the provider's cache."""
         return _share(self.read, self.written, self.fresh)
 
 
@@ -214,7 +218,7 @@ class Simulation:
 
     @property
     def over_budget(self) -> int:
-        """Number of calls over the budget."""
+        """Number of simulated model calls whose context had more tokens than the budget."""
         return sum(call.tokens > self.budget for call in self.calls)
 
     @property
@@ -352,7 +356,8 @@ def _sized_strategy(kind: str, number: int) -> Strategy:
 _UNLIMITED = 1 << 40
 """The token budget of a strategy that drops nothing: more than any history has."""
 _BEGINNING = 1_767_603_600_000_000
-"""Time of the first entry of a replay, in microseconds: contexts show times, and all runs must count the same."""
+"""Time of the first entry of a simulated replay, in microseconds since 1970. It is fixed, because contexts show times
+and all runs must count the same tokens."""
 
 
 def simulate(
@@ -427,7 +432,10 @@ class FoldRecorder(ExtractiveWriter):
         return text
 
     def folds(self, session: Session, sent: Context | None) -> tuple[SimulatedFold, ...]:
-        """Return the folds recorded since the previous call of this method; `sent` is the last context before them."""
+        """Return the folds (compactions) recorded since the previous call of this method.
+
+        `sent` is the last context before them.
+        """
         tasks, self._tasks = self._tasks, []
         if not tasks:
             return ()

@@ -27,7 +27,7 @@ __all__ = (
 
 
 _SMALLEST_CACHED: Final = 1_024
-"""Least tokens of a prompt that providers cache."""
+"""Least tokens that a prompt must share with the previous one to be counted as read from the provider's cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

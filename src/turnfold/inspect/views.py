@@ -91,14 +91,15 @@ async def call_numbers(session: AsyncSession) -> dict[str, int]:
 
 
 _FIRST_ENTRIES = 8
-"""Number of entries that are read to find the first user message."""
+"""Number of entries at the beginning of a log in which the first user message is searched for."""
 _KEPT = "kept"
 """Value of `SentItem.fate` for a message that is sent as it was logged."""
 _INJECTED = "injected"
-"""Value of `SentItem.fate` for a message that is sent but not logged: summary, tail, placeholder."""
+"""Value of `SentItem.fate` for a message that is sent but not logged: summary, tail (pins, rules, recalled passages),
+placeholder."""
 
 _Range = tuple[int, int, str, str]
-"""A range of entries [start, stop), with what happened to them and why."""
+"""Range of log positions (start, stop not included), what was done with its entries, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,14 +136,18 @@ class LeftOutRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """A part that the prompt lacks, and why: a range of the log, rules, or a piece of system, summary or tail."""
+    """A part that the prompt lacks, and why.
+
+    The part is a range of the log, rules, or a piece of system, summary or tail (pins, rules, recalled passages).
+    """
 
     first: int
     """Seq (log position) of the first entry of the range; 0 (and -1 as the last) if what was left out is no range of
     the log."""
     last: int
     outcome: str
-    """What was done: `folded` or `dropped` (entries), `left out` (rules), `shrunk` (a part of the tail)."""
+    """What was done with it: entries are `folded` (compacted) or `dropped`, rules `left out`, and a part of the text
+    after the conversation `shrunk`."""
     reason: str
     rules: int = 0
     """Number of rules that were left out."""
@@ -390,7 +395,8 @@ class CallView:
     calls: int = 0
     """Number of calls of the session; 0 if the number was not requested."""
     tail: dict[str, int] = field(default_factory=dict[str, int])
-    """Tokens of the tail by the label of each block: `pinned`, `rules`, `recalled`, and so on."""
+    """Tokens of the tail (pins, rules, recalled passages) by the label of each block: `pinned`, `rules`, `recalled`,
+    and so on."""
 
 
 def call_point(manifest: Manifest, number: int = 0) -> CallPoint:
@@ -452,7 +458,8 @@ def call_view(
 def with_tail_parts(sections: Mapping[str, int], tail: Mapping[str, int]) -> dict[str, int]:
     """Return the tokens of the sections, with `pins`, `rules` and `recalled` instead of their sum, the tail.
 
-    `pins` stands for everything else that an application puts into the tail: state, findings, notes, workspace.
+    `pins` stands for everything else that an application puts into the tail: state, findings (remembered tool results),
+    notes, workspace.
     """
     parts: dict[str, int] = {}
     for name, tokens in sections.items():
@@ -479,7 +486,7 @@ class CacheState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextView:
-    """Figures of the context that the next call would get: tokens, sections, what is folded, state of the cache."""
+    """Figures of the context that the next call would get: tokens, sections, what is compacted, cache state."""
 
     conversation: str
     counter: str
@@ -511,11 +518,12 @@ class ContextView:
     biggest: tuple[SentItem, ...]
     left_out: tuple[LeftOut, ...]
     tail: dict[str, int] = field(default_factory=dict[str, int])
-    """Tokens of the tail by the label of each block: `pinned`, `rules`, `recalled`, and so on."""
+    """Tokens of the tail (pins, rules, recalled passages) by the label of each block: `pinned`, `rules`, `recalled`,
+    and so on."""
     fold_failures: int = 0
-    """Attempts to fold that failed since the last checkpoint."""
+    """Attempts to fold (compact) that failed since the last checkpoint."""
     fold_error: str = ""
-    """Kind of the error of the last failed attempt to fold."""
+    """Kind of the error of the last failed attempt to fold (compact)."""
 
 
 def context_view(

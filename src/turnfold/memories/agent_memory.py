@@ -1,4 +1,6 @@
-"""`AgentMemory` of design document 004: tables of contents and relevant passages that an agent's tools returned.
+"""Remembers tables of contents and relevant passages that an agent's tools returned (`AgentMemory`).
+
+It is the memory of design document 004.
 
 It lives in the process, for applications that build their own prompt: put `get_toc_context()` and
 `get_memory_context()` after the history, not into the system prompt, where every change would invalidate the provider's
@@ -336,7 +338,9 @@ class AgentMemory:
         read: str = "read_page_range",
         serve: bool = False,
     ) -> tuple[FindingRule, ...]:
-        """Return the rules by which a session stores the results of the documented tools here and in its findings.
+        """Return the rules by which a session stores the results of the documented tools here and as findings.
+
+        A finding is a tool result that the session remembers.
 
         Search hits below `min_relevance` are not stored. With `serve`, a repeated call for the same table of contents
         is answered with the stored result instead of being made; without it, the model sees the stored table in its
@@ -453,7 +457,10 @@ def _json_of(text: str) -> dict[str, object] | list[object] | None:
 
 @contextmanager
 def _reported(tool: str) -> Generator[None]:
-    """Context manager: log a tool result that cannot be read instead of raising; the session stores its text anyway."""
+    """Context manager: if the result of a tool cannot be read, log that instead of raising.
+
+    The session stores the result's text anyway.
+    """
     try:
         yield
     except (InvalidRecord, InvalidOption) as error:

@@ -1,4 +1,6 @@
-"""`MessageMemory` of design document 000: the messages of one conversation, kept within limits.
+"""Keeps the messages of one conversation within limits (`MessageMemory`).
+
+It is the memory of design document 000.
 
 Names and defaults are those of the document; trimming is that of `turnfold.window`. Limits hold after every add,
 appending is O(1) amortised, a tool call is never separated from its results, and a requested budget is never exceeded.
@@ -62,10 +64,10 @@ _MAX_WINDOWS = 8
 _CUT_AS_NEEDED = WaterMarks(low=1.0, snap=1.0)
 _SHARES = Shares(system=0.8, summary=0.15, tail=0.02)
 _SUMMARY_TOKENS = 96
-"""Tokens reserved for a summary with the fence (marks) around it, even if the limit is small."""
+"""Tokens that are kept for a summary and the marks around it, even if the limit of the memory is small."""
 _MIN_FOR_SUMMARY = 256
 _MAX_SYSTEM_SHARE = 0.97
-"""Share of a limit that the system messages may take."""
+"""Largest share of a limit that the system messages may take; beyond that `BudgetTooSmall` is raised."""
 
 
 class TruncateStrategy(StrEnum):
@@ -475,7 +477,10 @@ class MessageMemory:
 def _limited_summarizer(
     summarizer: Summarizer | Summaries | None, count: Callable[[str], int]
 ) -> Summarizer:
-    """Return a summarizer whose text is clipped to its limit, and that makes an extract if `summarizer` fails."""
+    """Return a summarizer that calls `summarizer` and clips its text to the token limit.
+
+    If `summarizer` fails, an extract is made instead.
+    """
     extract = extractive_summarizer(count)
     if summarizer is None:
         return extract

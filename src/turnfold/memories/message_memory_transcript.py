@@ -18,7 +18,8 @@ __all__ = ("KeptMessages",)
 
 
 _MIN_RELEASED = 64
-"""Least number of released messages for which the transcript is rebuilt."""
+"""The transcript is rebuilt, to free memory, only if more messages than this are released, and more than half of all.
+"""
 
 
 class KeptMessages:
@@ -33,7 +34,7 @@ class KeptMessages:
         self.anchor = Anchor()
         """Position of the first kept message, and the summary before it."""
         self.windows: dict[tuple[int, int], Anchor] = {}
-        """Budget in tokens and bytes -> anchor of the last window built for it."""
+        """Budget in tokens and bytes -> anchor (first message of the window) of the last window built for it."""
         self.complete = True
         """True if no message was released."""
         self.seq = seq

@@ -15,13 +15,14 @@ __all__ = ("RulesTexts", "rules_text")
 
 
 _SHARE: Final = 20
-"""Divisor: the user's rules take at most 1/20 of the window's tokens, unless the window is small (see
+"""Divisor: the user's rules take at most 1/20 of the tokens of the model's context window, unless it is small (see
 `_LEAST_TOKENS`)."""
 _LEAST_TOKENS: Final = 200
-"""Tokens that the user's rules may take in a small window, but at most 1/10 of the window (`_SMALL`)."""
+"""In a small window, the user's rules may take this many tokens, but at most 1/10 of the window (`_SMALL`); rules
+beyond that are left out."""
 _SMALL: Final = 10
 _MAX_TEXTS: Final = 256
-"""Most conversations whose rules, rendered as text, are cached."""
+"""Most conversations whose rules are cached as text; the one used least recently is dropped first."""
 
 
 class RulesTexts:

@@ -1,4 +1,4 @@
-"""`SummaryTokenMemory` of design document 001: folds (compacts) messages that no longer fit into a summary.
+"""Summarises messages that no longer fit into the token limit (`SummaryTokenMemory` of design document 001).
 
 The documented arithmetic: `reserved = summary_reserve_tokens + system`, `available = max_tokens - reserved`; the
 newest spans fill `available`, the summary gets the rest of `max_tokens`, clipped by bisection if it is longer.
@@ -58,7 +58,8 @@ __all__ = ("SummaryTokenMemory",)
 
 
 _FREE_RETRIES = 3
-"""Number of failures in a row after which the model is still called at the next call."""
+"""Number of failures of the model in a row after which the next call still asks it; after more failures, calls skip it.
+"""
 _MAX_SKIPPED = 32
 """Most calls that skip the model after a failure; the number doubles with each failure. Calls are counted and not
 seconds: every call builds a history, and its user would wait for a dead model each time."""
@@ -81,7 +82,7 @@ _MIN_SUMMARY_MESSAGE = 96
 _MIN_GROUP = 256
 """Minimum tokens of conversation per summary request, however small `max_tokens` is."""
 _PROMPT_OVERHEAD = 64
-"""Tokens for the fences and separators of a prompt."""
+"""Tokens kept free in a request for a summary, for the marks and separators around its parts."""
 
 
 class SummaryTokenMemory(TokenMemory):
@@ -230,7 +231,7 @@ class SummaryTokenMemory(TokenMemory):
         return max(self.summary_reserve_tokens, _MIN_SUMMARY_MESSAGE)
 
     def _fold_edge(self, view: SpanView, whole: int) -> int:
-        """Return the index of the first span (messages that stay together) that stays out of the summary for now."""
+        """Return the first span (message group) that is not summarised now, by its index."""
         reserve = self._reserved_tokens() if self.current_summary else self.summary_reserve_tokens
         if view.start >= view.last or view.tokens(view.start) <= whole - reserve:
             return view.start

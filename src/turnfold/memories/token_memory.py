@@ -1,4 +1,6 @@
-"""`TokenMemory` of design document 001: trims histories to an exact number of tokens.
+"""Trims histories to an exact number of tokens (`TokenMemory`).
+
+It is a memory of design document 001.
 
 `get_history` fills backwards from the newest message and stops at the first span that does not fit. The result is
 contiguous (except for the question of a running tool loop, which is shown before it) and within `max_tokens`; the

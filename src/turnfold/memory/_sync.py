@@ -226,9 +226,9 @@ class Session:
 
         `query` recalls matching entries from before the window; `recall` overrides the memory's mode of recalling
         without a query. `notes` (text by name) and `workspace` are shown in this call only, fenced (marked as data),
-        and are not logged. No model is called unless this memory folds inline. The context of a session without
-        messages has none, and a request written from it has a placeholder, because providers refuse a request without
-        messages.
+        and are not logged. No model is called unless this memory folds (compacts) inline. The context of a session
+        without messages has none, and a request written from it has a placeholder, because providers refuse a request
+        without messages.
 
         With `to` (a module of `turnfold.wire`, or a model's client) the budget's `max_bytes` limits the request body of
         that provider, and the receipt (context report) lists the changes that the provider requires. `max_tokens` is a
@@ -255,7 +255,7 @@ class Session:
         tools: Tools | None = None,
         to: WireFormat | None = None,
     ) -> Context:
-        """Build the context that `context()` would build now, without storing anything and without folding."""
+        """Build the context that `context()` would build now, but store nothing and do not fold (compact)."""
         return drive(self._awaiting.preview(query, budget=budget, tools=tools, to=to))
 
     def fold(
@@ -293,13 +293,13 @@ class Session:
         return drive(self._awaiting.drop_checkpoint(checkpoint))
 
     def fold_calls(self, *, after: str = "", limit: int = 100) -> list[FoldCall]:
-        """Return a page of the model requests of folds, with their usage, in the order of the checkpoints' ids."""
+        """Return a page of the requests that folds (compactions) sent to a model, by checkpoint id, with usage."""
         return drive(self._awaiting.fold_calls(after=after, limit=limit))
 
     def recall(
         self, query: str, *, limit: int = 5, tokens: int | None = None, within: Within = ALL_ENTRIES
     ) -> list[Recalled]:
-        """Return the entries of this conversation that match the query, best first, whether folded or not.
+        """Return the entries of this conversation that match the query, best first, whether folded (compacted) or not.
 
         What was cleared is left out; `Memory.search` finds it. With `tokens` (instead of `limit`), return as many as
         fit, in the order of the log and with their neighbours: the `recalled_text` of the result has at most `tokens`
@@ -347,14 +347,17 @@ class Session:
         return drive(self._awaiting.drop_rule(rule))
 
     def history(self, *, after: int = 0, limit: int | None = None) -> list[Entry]:
-        """Return the log entries with seq above `after`, oldest first, whether folded or not.
+        """Return the log entries with seq above `after`, oldest first, whether folded (compacted) or not.
 
         Returns all of them, or at most `limit`.
         """
         return drive(self._awaiting.history(after=after, limit=limit))
 
     def turn(self, number: int) -> list[Entry]:
-        """Return the entries of one turn, whether folded or not; turn 0 is everything before the first user message."""
+        """Return the entries of one turn, whether folded (compacted) or not.
+
+        Turn 0 is everything before the first user message.
+        """
         return drive(self._awaiting.turn(number))
 
     def by_client_id(self, client_ids: str | Iterable[str]) -> list[Entry]:
@@ -400,7 +403,7 @@ class Session:
     def clear(self) -> int:
         """Hide all messages so far from later contexts; return the last seq (log position) hidden.
 
-        The messages stay in the log. Pins, state and findings are kept.
+        The messages stay in the log. Pins, state and findings (remembered tool results) are kept.
         """
         return drive(self._awaiting.clear())
 
@@ -417,10 +420,10 @@ class Session:
         """Erase one message and everything that was made from it, permanently.
 
         A placeholder with its seq, role, client id, tool names and the `reason` stays, so that the log remains valid.
-        Checkpoints that cover it are dropped; its neighbours are folded again when a context needs it. Data that the
-        application wrote itself (state, snapshots, pinned texts) stays: `mentions` of the result names what may contain
-        the text. Copies made before (backups, exports, forks) are not changed. If the erasure was interrupted, the same
-        call finishes it.
+        Checkpoints that cover it are dropped; its neighbours are folded (compacted) again when a context needs it. Data
+        that the application wrote itself (state, snapshots, pinned texts) stays: `mentions` of the result names what
+        may contain the text. Copies made before (backups, exports, forks) are not changed. If the erasure was
+        interrupted, the same call finishes it.
         """
         return drive(self._awaiting.erase(seq, reason=reason))
 
@@ -633,7 +636,7 @@ class Memory:
         return drive(self._awaiting.delete(conversation))
 
     def erase_session(self, conversation: str) -> ErasureReceipt:
-        """Erase a conversation, and return a receipt that can be checked and that lists the remaining forks.
+        """Erase a conversation, and return an erasure receipt that can be checked and that lists the remaining forks.
 
         Raises `NotFound` if there never was such a conversation.
         """
@@ -655,7 +658,7 @@ class Memory:
         return drive(self._awaiting.erase_tenant(tenant))
 
     def verify_erasure(self, receipt: ErasureReceipt) -> ErasureCheck:
-        """Read the store again, and check that it has none of the conversations that a receipt names.
+        """Read the store again, and check that it has none of the conversations that an erasure receipt names.
 
         A receipt that names no conversation is never `ok`.
         """
@@ -666,11 +669,11 @@ class Memory:
         return drive(self._awaiting.health())
 
     def drain(self) -> None:
-        """Wait for the folds that are running in the background; later contexts may start others."""
+        """Wait for the folds (compactions) that are running in the background; later contexts may start others."""
         drive(self._awaiting.drain())
 
     def close(self, *, cancel: bool = False) -> None:
-        """Wait for running folds, or cancel them, and close the store. Closing twice is allowed."""
+        """Wait for running folds (compactions), or cancel them, and close the store. Closing twice is allowed."""
         drive(self._awaiting.close(cancel=cancel))
 
     def __enter__(self) -> Self:

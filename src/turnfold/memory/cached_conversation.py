@@ -68,7 +68,7 @@ _LEADING_ENTRIES = 8
 """Number of first entries of a log that are searched for system messages, if no stored note lists the system
 messages."""
 _MAX_WINDOWS = 8
-"""The most windows (one per budget) that are cached for one conversation."""
+"""Most windows (one per budget) that are cached for one conversation; the one opened first is dropped first."""
 _FOLDED = "everything before it was folded or cleared"
 """Reason shown in receipts (context reports) for a window that begins after the entries that a summary covers."""
 _MAX_UNREAD_BUDGETS = 2
@@ -83,8 +83,8 @@ _VIEWED = (FINDING, PIN, SESSION, WINDOW)
 _UNKNOWN: State = (-1, 0)
 """Value of `_state` if nothing is cached, so that everything must be read from the store."""
 _MAX_PENDING = 256
-"""Most writes of this process that wait to be applied to the cache; if there are more, the conversation is read
-again."""
+"""Most writes of this process that wait to be applied to the cache; if there are more, the conversation is read again
+from the store."""
 
 
 @dataclass(slots=True)
@@ -96,7 +96,7 @@ class _OpenWindow:
     version: int
     """Version of the document that stores where the window begins; 0 if there is none."""
     covered: int
-    """Value of `ConversationCache.covered` (last folded or cleared seq) when the window was opened."""
+    """Value of `ConversationCache.covered` (last compacted or cleared seq) when the window was opened."""
     checked: int
     """Seq (log position) of the newest entry when `_is_outrun` was last evaluated for this window."""
     tokens_before: tuple[int, int] = (1, 0)
@@ -432,7 +432,10 @@ class ConversationCache:
         return opened.window if opened is not None else None
 
     async def _is_outrun(self, opened: _OpenWindow, budget: Budget) -> bool:
-        """Return True if so much was appended that the window would begin at a later entry if it was loaded now."""
+        """Return True if a window has more tokens than `_MAX_UNREAD_BUDGETS` budgets, because much was appended.
+
+        The window is then loaded again, and begins at a later entry.
+        """
         opened.checked = self.head.seq
         anchor, most = opened.window.anchor, _MAX_UNREAD_BUDGETS * budget.tokens
         if opened.tokens_before[0] != anchor:
@@ -458,7 +461,7 @@ class ConversationCache:
         """Store at which entry the window of a budget begins; return False if another writer was first.
 
         Nothing is written if the same is stored already, or if the window begins where it does by default: after the
-        entries that are folded or cleared.
+        entries that are folded (compacted) or cleared.
         """
         key = self._window_key(budget)
         opened = self._windows[key]
@@ -584,7 +587,11 @@ class ConversationCache:
         return await self._load_window(WindowNote(anchor=first, head=head, reason=reason))
 
     async def _turn_start(self, seq: int) -> int:
-        """Return the log position of the user message that began the turn of `seq`; 0 if `seq` itself began it."""
+        """Return the log position of the user message that opened the turn of entry `seq`.
+
+        Returns 0 if the entry opens the turn itself or belongs to none, and if the turn began before the log was
+        cleared.
+        """
         following = await self.store.read(
             self.scope, self.conversation, after=seq - 1, limit=_LEADING_ENTRIES
         )

@@ -118,14 +118,16 @@ _DIGEST_SIZE = 16
 _LEAST_CACHED = 1024
 """Length in tokens from which OpenAI and Anthropic cache the beginning of a prompt."""
 _STABLE_SHARE = 0.5
-"""Share of the previous prompt that must be repeated for its beginning to count as stable."""
+"""If a prompt repeats at least this share of the previous one, the provider's cache is expected to serve its beginning.
+"""
 _MAX_TRIES: Final = 64
 _CACHE_MICROSECONDS = 300_000_000
 """Shortest time for which OpenAI and Anthropic keep the beginning of a prompt cached, in microseconds."""
 _NEWEST = 16
-"""Number of newest entries among which the previous call of a conversation is looked for."""
+"""Number of newest entries of the log among whose calls the newest call is searched for first."""
 _PAUSES = 64
-"""Number of newest calls for which the time since the preceding call is remembered."""
+"""Number of newest calls for which the time since the call before is kept; it tells if the provider's cache can still
+have the prompt."""
 CALL: Final = "call"
 """Kind of the documents that hold manifests, one per call."""
 
@@ -143,7 +145,8 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     anchor: int
     """Seq (log position) of the first entry that the call sent verbatim."""
     head: int
-    """Seq of a user message sent before the anchor, because the anchor is inside its turn; 0 for none."""
+    """Seq of a user message sent before the anchor (first message of the window), because the anchor is inside its
+    turn; 0 for none."""
     caps: tuple[tuple[int, int], ...]
     """(seq, most tokens of a single part) of each entry that was shortened."""
     system: tuple[int, ...]
@@ -153,7 +156,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     cleared: int
     """Seq (log position) of the last entry hidden by `clear()`; 0 for none."""
     tail: str
-    """Text sent after the window: pins, rules, state, findings and recalled passages."""
+    """Text sent after the window: pins, rules, state, findings (remembered tool results) and recalled passages."""
     budget: dict[str, float]
     counter: str
     tools: int
@@ -176,11 +179,13 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     usage: Usage | None = None
     """The token usage that the provider reported; None until `record_usage()` stores a report."""
     recalled: tuple[tuple[int, float], ...] = ()
-    """(seq, score) of each entry recalled into the tail: matches of the query, and neighbours of the matches."""
+    """(seq, score) of each entry recalled into the tail (pins, rules, recalled passages): matches of the query, and
+    neighbours of the matches."""
     wired: Wired | None = None
     """How the request was written for its provider: the changes, and the size of the request body."""
     recall_room: int = 0
-    """Tokens that the tail uses for recalled entries beyond its share of the budget."""
+    """Tokens that the tail (pins, rules, recalled passages) uses for recalled entries beyond its share of the budget.
+    """
     stand_in: str = ""
     """Key of the extract sent instead of the checkpoint's summary, because a fold was not finished; empty for none."""
     cache_missed: bool = False
@@ -230,7 +235,8 @@ class Explanation:
     seqs: tuple[int, ...] = ()
     """Log position of each message in the window and the newest turn, in order; -1 for a placeholder message."""
     ends: tuple[int, int, int, int] = (0, 0, 0, 0)
-    """Index in `messages` after the last message of each section: system, summary, window, tail."""
+    """Index in `messages` after the last message of each section: system, summary, window, tail (pins, rules, recalled
+    passages)."""
     tail: dict[str, int] = field(default_factory=dict[str, int])
     """Tokens of the tail (pins, rules, recalled passages, ...) by the label of each block."""
 

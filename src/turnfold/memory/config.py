@@ -38,7 +38,8 @@ __all__ = (
 DEFAULT_WINDOW: Final = 16_000
 """Context window if neither a budget nor a model is given."""
 _OFF = ("off", "none", "never", "no", "false", "disabled")
-"""Values that users may try for the mode that does not fold by itself; an error names `manual`."""
+"""Values that users may try to give for `fold=` so that nothing is folded (compacted) automatically; the error then
+names `manual`."""
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
@@ -122,11 +123,11 @@ class FoldMode(StrEnum):
     """Modes of folding (summarising older turns): within a call, in the background, or on request."""
 
     MANUAL = "manual"
-    """Only `session.fold()` folds."""
+    """Only `session.fold()` folds (compacts)."""
     INLINE = "inline"
-    """`context()` folds before it returns."""
+    """`context()` folds (compacts) before it returns."""
     BACKGROUND = "background"
-    """`context()` starts a fold in the background and does not wait for it."""
+    """`context()` starts a fold (compaction) in the background and does not wait for it."""
 
 
 class CompactionMode(StrEnum):
@@ -162,14 +163,14 @@ class FoldPolicy:
     keep_turns: int = 8
     """Number of newest turns that stay verbatim in a fold (compaction), if the budget allows."""
     retries: int = 3
-    """Attempts of one background fold after a failed one; a later call at which a fold is due tries again.
+    """Attempts of one background fold (compaction) after a failed one; a later call at which a fold is due tries again.
 
     After more failures than that, and if no extract is shown, the mode is `FULL_HISTORY` again.
     """
     backoff: float = 1.0
-    """Seconds before the second attempt to fold; twice as long before each further one."""
+    """Seconds before the second attempt to fold (compact); twice as long before each further one."""
     lease: float = 120.0
-    """Seconds after which another process may take over a fold whose process died."""
+    """Seconds after which another process may take over a fold (compaction) whose process died."""
     stand_in: bool = True
     """True if contexts show an extract of messages that have left the window until their summary is written."""
 
@@ -182,7 +183,7 @@ class FoldPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryConfig:
-    """The options of a memory: store, budget, token counter, folding, recall and runtime."""
+    """The options of a memory: store, budget, token counter, folding (compaction), recall and runtime."""
 
     store: Store
     scope: Scope

@@ -1,10 +1,10 @@
 """Builds the context of a model call from the cached state of its conversation.
 
-The steps are: make the tail of the turn (pins, rules, state, findings, recalled passages), load the window, fold
-(compact) if a fold is due and this memory folds inline, store where the window begins, store the manifest (context
-report). The context is built from cached state without asking the store. The store accepts the manifest only if nothing
-changed since the state was read; otherwise the context is built again from fresh state. A session that is the only
-writer makes one request to the store per call.
+The steps are: make the tail of the turn (pins, rules, state, remembered tool results, recalled passages), load the
+window, fold (compact) if a fold is due and this memory folds inline, store where the window begins, store the manifest
+(context report). The context is built from cached state without asking the store. The store accepts the manifest only
+if nothing changed since the state was read; otherwise the context is built again from fresh state. A session that is
+the only writer makes one request to the store per call.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ Tools = Sequence[Mapping[str, object]]
 
 _NOTE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MAX_TRIES = 8
-"""Most attempts to build a context, if other processes move its window (first verbatim entry) meanwhile."""
+"""Most attempts to build a context while other processes move the start of its window; after that the error is raised.
+"""
 _MAX_SAVES = 3
 """Most attempts to store where a window begins; if another process is first each time, the window start of that process
 stays stored."""
@@ -70,7 +71,7 @@ _FENCED_TRIES = 12
 """Attempts to build a context from the newest state. After that, a context of the state that was read last is accepted,
 because other processes may write all the time."""
 _MAX_FOLDS = 6
-"""Most folds for one context; after each fold the context is built again."""
+"""Most folds (compactions) made for one context; after each of them the context is built again."""
 _RECENT_ENTRIES = 48
 """If the room for recalled passages is larger than the window, room that no match fills is filled with the newest
 entries before the window, at most this many."""
@@ -117,8 +118,8 @@ class ContextRequest:
     workspace: str = ""
     """Text shown after the caller's `notes`, in this call only; it is not logged."""
     to: WireFormat | None = None
-    """The provider's wire format, if known: `max_bytes` then limits the request body, and the receipt lists the
-    changes."""
+    """The provider's wire format, if known: `max_bytes` then limits the request body, and the context's receipt
+    (report) lists what was changed for the format."""
     max_tokens: int = 0
     """Token limit of this call, below that of the budget; the window moves to fit and stays there. 0 for the budget
     alone."""
@@ -135,13 +136,18 @@ class ContextRequest:
 
 
 class Tail(NamedTuple):
-    """The tail (pins, rules, state, findings, recalled entries) that is made once and kept for a whole user turn."""
+    """The text after the window: pins, rules, state, remembered tool results, recalled entries.
+
+    Made once and kept for a whole user turn.
+    """
 
     text: str = ""
     recalled: tuple[tuple[int, float], ...] = ()
-    """(seq, score) of each earlier entry that the search recalled into the text of the tail."""
+    """(seq, score) of each earlier entry that the search recalled into the text of the tail (pins, rules, recalled
+    passages)."""
     room: int = 0
-    """Tokens of recalled entries and of rules beyond the share of the budget that the tail has."""
+    """Tokens of recalled entries and of rules beyond the share of the budget that the tail (pins, rules, recalled
+    passages) has."""
     tokens: int = 0
     """Tokens of the recalled passages."""
 
@@ -164,11 +170,16 @@ class ContextBuilder:
     """The last summary that was too long to be shown whole in a context."""
     _warned: tuple[int, ...] = field(default=(), init=False)
     """Seqs of the system messages that a warning was logged for, because they are sent shortened."""
+    _warned_media: set[int] = field(default_factory=set[int], init=False)
+    """Log positions of the messages that a warning was logged for, because a part of them is left out."""
     _summarizer_asked: bool = field(default=False, init=False)
     """True if the summarizer was already called for the context that is being built."""
 
     async def context(self, request: ContextRequest) -> Context:
-        """Build the context of the next model call, fold first if due, and store the call's manifest (report)."""
+        """Build the context of the next model call, and store the record of the call (manifest).
+
+        If the log must be folded (compacted), it is folded first.
+        """
         previous = self.last.get(request.budget)
         self._summarizer_asked = False
         await self.cache.assume()
@@ -197,6 +208,7 @@ class ContextBuilder:
         )
         self._count_metrics(context)
         self._warn_of_short_system(context)
+        self._warn_of_media(context)
         return context
 
     def _warn_of_short_system(self, context: Context) -> None:
@@ -215,6 +227,19 @@ class ContextBuilder:
             f"{context.budget.share('system'):,}",
             extra={"event": "system_shortened"},
         )
+
+    def _warn_of_media(self, context: Context) -> None:
+        """Log a warning once for each message whose image, recording or file is not sent because of its tokens."""
+        for fate in context.fates:
+            if fate.leaves_out_media and fate.start not in self._warned_media:
+                self._warned_media.add(fate.start)
+                _log.warning(
+                    "a part of message #%d is left out of the prompt: %s; raise the budget, or give an image with a "
+                    "low detail or as data, whose size is then known (docs: concepts/tokens.md)",
+                    fate.start,
+                    fate.reason,
+                    extra={"event": "media_left_out"},
+                )
 
     async def preview(self, request: ContextRequest) -> Context:
         """Build a context without storing anything; may move the cached window, so use a separate session object."""
@@ -275,7 +300,10 @@ class ContextBuilder:
         )
 
     async def prompt_parts(self, request: ContextRequest) -> PromptParts:
-        """Return the prompt's parts outside the window: system messages, summary, tail and tool schemas."""
+        """Return the prompt's parts outside the window: system messages, summary, tail and tool schemas.
+
+        The tail is the text after the window: pins, rules, state, recalled passages.
+        """
         cache, budget, query = self.cache, request.budget, request.query
         window = await cache.window(budget)
         frozen = cache.frozen_tail(budget, window.turn_seq)
@@ -322,7 +350,7 @@ class ContextBuilder:
         *args: _Options.args,
         **options: _Options.kwargs,
     ) -> _Result:
-        """Call `work(request, ...)`; in a thread if the request is `long`, so that counting blocks no event loop."""
+        """Return `work(request, ...)`; run in a thread if the request is long, so that no event loop is blocked."""
         call = partial(work, request, *args, **options)
         return await self.config.runtime.compute(call) if request.long else call()
 
@@ -366,7 +394,8 @@ class ContextBuilder:
     async def _build(self, request: ContextRequest) -> tuple[Context, PromptParts]:
         """Build a context within the budget, `max_tokens` and the provider's limits.
 
-        Messages that leave the window because of a limit of this call or its provider are folded if possible.
+        Messages that leave the window because of a limit of this call or its provider are folded (compacted) if
+        possible.
         """
         first, prompt = await self._build_within_limits(request)
         smaller = first.budget != request.budget or (first.wired and first.wired.rebuilt)
@@ -425,7 +454,7 @@ class ContextBuilder:
         return context, prompt
 
     async def _fold_before_recall(self, request: ContextRequest) -> bool:
-        """Fold before passages are recalled for a new turn, if a fold is due even without them.
+        """Fold (compact) before passages are recalled for a new turn, if a fold is due even without them.
 
         They would be chosen again for the window after the fold. Returns True if the state was read again.
         """
@@ -451,8 +480,9 @@ class ContextBuilder:
     async def _build_once(self, request: ContextRequest) -> tuple[Context, PromptParts]:
         """Build a context from cached state; its recalled passages match the window as it is after the build.
 
-        The tail shows what the window does not: findings (remembered tool results) and passages from before it, and
-        results it shortens. If the build moved the window, a tail that is not frozen yet is made again for it.
+        The tail (pins, rules, recalled passages) shows what the window does not: findings (remembered tool results) and
+        passages from before it, and results it shortens. If the build moved the window, a tail that is not frozen yet
+        is made again for it.
         """
         budget, prompt = request.budget, await self.prompt_parts(request)
         window = await self.cache.window(budget)
@@ -511,7 +541,9 @@ class ContextBuilder:
         )
 
     def _due_tokens(self, request: ContextRequest, *, folded: bool) -> int:
-        """Return the number of tokens, without recalled passages, from which on a context makes a fold due.
+        """Return the number of tokens from which on a context must be folded (compacted).
+
+        Recalled passages are not counted.
 
         Once something is `folded`, this is less, because room is kept free for recalled passages. Rules take of that
         room what they need beyond their share: they must not push the newest turns out.
@@ -529,10 +561,14 @@ class ContextBuilder:
         context: Context,
         prompt: PromptParts,
     ) -> bool:
-        """Return True if a fold is due: the context reached the threshold, or entries before the window are not folded.
+        """Return True if the log must be folded (compacted) before or after this call.
 
-        During a turn's tool loop an inline fold waits until the window or the tail changes for another reason: then the
-        provider's prompt cache is lost anyway.
+        That is so if the context, without its recalled passages, has reached the threshold of the budget, or if the
+        window begins after entries that are not folded yet.
+
+        In mode `inline`, during a turn's tool loop, the result is False as long as the prompt sent before the new
+        messages stays the same: a fold would lose the provider's prompt cache. Once the window or the text after it
+        changes, the cache is lost anyway.
         """
         policy = self.config.policy
         owed = window.anchor - 1 > prompt.folded
@@ -550,9 +586,10 @@ class ContextBuilder:
     def _awaits_provider(
         self, request: ContextRequest, window: LiveWindow, context: Context, prompt: PromptParts
     ) -> bool:
-        """Return True if no fold is needed: the provider will compact, and its earlier compactions are folded.
+        """Return True if turnfold need not fold (compact) now, because the provider itself will compact the prompt.
 
-        The provider counts tokens in its own way: if the window is full before it compacts, the window is cut.
+        Everything that the provider compacted earlier must be folded already. The provider counts tokens in its own
+        way: if the window is full before it compacts, the window is cut.
         """
         if compacted := self._compacted(window):
             return compacted <= prompt.covered + 1
@@ -570,7 +607,7 @@ class ContextBuilder:
         return window.anchor > max(anchor, window.turn_seq + 1) and self._in_tool_loop(window)
 
     async def _fold(self, fold: FoldRange) -> Checkpoint | None:
-        """Fold one step and return its checkpoint; None if it failed.
+        """Fold (compact) one step and return its checkpoint (summary); None if it failed.
 
         In background mode, this only starts the fold and returns None.
         """
@@ -595,7 +632,10 @@ class ContextBuilder:
         return "\n".join([window.question, *window.newest_steps])
 
     async def _tail(self, request: ContextRequest, window: LiveWindow, rules: str) -> Tail:
-        """Make the text that follows the window in this turn: pins, rules, state, findings and recalled passages."""
+        """Make the text that follows the window in this turn.
+
+        It has pins, rules, state, findings (remembered tool results) and recalled passages.
+        """
         cache, budget = self.cache, request.budget
         query = self._recall_query(request, window)
         turn = window.turn_seq or cache.head.seq + 1
@@ -663,7 +703,9 @@ class ContextBuilder:
         measure: Callable[[Sequence[Recalled]], int],
         said: SaidWords,
     ) -> list[Recalled]:
-        """Return passages from before the window, of at most `room` tokens; the whole tail may have `tokens`.
+        """Return passages from before the window, of at most `room` tokens.
+
+        The whole tail (pins, rules, state, recalled passages) may have `tokens`.
 
         Left out are entries that the `findings` of the tail show, messages of the user that its rules or the summary
         (`said`) show, and changed rules unless the caller asks for them.
@@ -701,8 +743,8 @@ class ContextBuilder:
     ) -> int:
         """Return the most tokens for recalled passages: the free room minus a reserve for the turn's tool loop.
 
-        `base` is the tail without passages. The result is at most `RECALL_TOKENS`, because a large budget does not make
-        more passages relevant.
+        `base` is the tail (pins, rules, recalled passages) without passages. The result is at most `RECALL_TOKENS`,
+        because a large budget does not make more passages relevant.
         """
         budget = request.budget
         share = budget.share("tail")

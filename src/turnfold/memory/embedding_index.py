@@ -52,14 +52,14 @@ _PART_BYTES = 500
 """Bytes in UTF-8 of the part of a text that gets one vector: a Chinese character has three, and says as much as some
 letters."""
 _QUERY_CHARACTERS = 1_000
-"""Characters of a query that are embedded."""
+"""Number of characters at the beginning of a query that are embedded; the rest is ignored."""
 _OVERLAP = 0.2
-"""Least share of a part of a text that the next part repeats."""
+"""When a long text is split into parts for embedding, each part repeats at least this share of the part before."""
 _MAX_PARTS = 16
 """Most vectors of one text; of a longer text, some sections between the embedded parts are not embedded. An encoder
 takes some 15 ms for a part."""
 _TIMEOUT = 120.0
-"""Seconds that the embedder may take for a block or a query."""
+"""Seconds that the embedder may take for a block of entries or a query; after that the call fails."""
 
 
 def has_vector_of(document: Document, seq: int) -> bool:

@@ -51,7 +51,7 @@ __all__ = ("erase_entry",)
 
 _ERASED_TAIL = "[erased]"
 _BATCH = 500
-"""Most documents changed in one transaction."""
+"""Most documents that one transaction changes or deletes; more are processed in several."""
 _MAX_TRIES = 64
 _LONGEST_REASON = 200
 _LEAST_CHARACTERS = 6

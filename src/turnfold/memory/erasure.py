@@ -1,4 +1,4 @@
-"""Erasure of a conversation, of all conversations of a user, or of a whole tenant, with a receipt that can be checked.
+"""Erasure of a conversation, a user's conversations or a whole tenant, with an erasure receipt that can be checked.
 
 A conversation belongs to a user if its id is the user's id or begins with it and a slash (`user-42/trip`), or if one of
 its messages, or the owner note of a `ShortMemory`, has the label `user_id` with the user's id. Erasing a user also
@@ -63,12 +63,13 @@ _OWNER: Final = "short-memory"
 """Kind of the documents in which a `ShortMemory` notes the owner of a conversation."""
 _SALT: Final = late_pattern("[0-9a-f]{32}")
 _PASSES: Final = 10
-"""Most rounds of listing and erasing a tenant's conversations, if other processes write new ones meanwhile."""
+"""Most rounds of listing and erasing a tenant's conversations, if other processes create new ones meanwhile; then
+`Conflict` is raised."""
 _BEGINNING: Final = 2
 """Number of first entries that must be equal in two conversations to report one as a possible copy of the other. One
 entry is not enough, because many conversations begin with the same system message."""
 _UNREADABLE: Final = "encrypted"
-"""Name under which a receipt counts documents whose kinds could not be read without the key."""
+"""Name under which an erasure receipt counts documents whose kinds could not be read without the key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +80,8 @@ class ErasedConversation:
     entries: int
     checkpoints: int
     documents: dict[str, int]
-    """Derived data: number of documents by kind (pins, state, calls, snapshots, findings, vectors and so on);
-    `encrypted` if they were erased without the key."""
+    """Derived data: number of documents by kind (pins, state, calls, snapshots, remembered tool results, vectors and so
+    on); `encrypted` if they were erased without the key."""
     content_digest: str
     """Digest of the erased content; empty if the conversation was written to meanwhile, or was erased without its
     key."""
@@ -109,15 +110,15 @@ class ErasureReceipt:
     """Ids of conversations that were not erased and may hold the same content: forks, and conversations of sub-agents
     (`<id>/...`). Forks of an encrypted conversation are not known without its key."""
     digest: str
-    """Digest of the other fields of the receipt, which shows if they were changed."""
+    """Digest of the other fields of the erasure receipt, which shows if they were changed."""
 
     @property
     def is_intact(self) -> bool:
-        """True if the receipt's digest is right, so no field was changed since the receipt was made."""
+        """True if the erasure receipt's digest is right, so no field was changed since the receipt was made."""
         return self.digest == _receipt_digest(self)
 
     def to_json(self) -> str:
-        """Return the receipt as indented JSON, the form of `turnfold delete --json`."""
+        """Return the erasure receipt as indented JSON, the form of `turnfold delete --json`."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2).decode()
 
     @classmethod
@@ -130,7 +131,7 @@ class ErasureReceipt:
 
     @classmethod
     def require(cls, given: object) -> ErasureReceipt:
-        """Return what was given if it is a receipt; raises `InvalidOption`, which names the right call."""
+        """Return what was given if it is an erasure receipt; raises `InvalidOption`, which names the right call."""
         if isinstance(given, cls):
             return given
         raise InvalidOption(
@@ -141,18 +142,18 @@ class ErasureReceipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureCheck:
-    """Result of checking a receipt against the store."""
+    """Result of checking an erasure receipt against the store."""
 
     ok: bool
-    """True if the receipt is intact and names at least one conversation, and the store has none of the conversations it
-    names."""
+    """True if the erasure receipt is intact and names at least one conversation, and the store has none of the
+    conversations it names."""
     intact: bool
     named: int
-    """Number of conversations that the receipt names as erased; a receipt that names none proves nothing."""
+    """Number of conversations that the receipt names as erased; an erasure receipt that names none proves nothing."""
     searched: int
-    """Number of conversations in the store that were compared with the receipt."""
+    """Number of conversations in the store that were compared with the erasure receipt."""
     found: tuple[str, ...]
-    """Ids of conversations that are still in the store although the receipt names them as erased."""
+    """Ids of conversations that are still in the store although the erasure receipt names them as erased."""
 
 
 async def delete_session(store: Store, scope: Scope, conversation: str) -> Erasure:
@@ -174,7 +175,7 @@ async def delete_session(store: Store, scope: Scope, conversation: str) -> Erasu
 async def erase_session(
     store: Store, scope: Scope, conversation: str, *, now: int
 ) -> ErasureReceipt:
-    """Erase a conversation and everything derived from it, and return a receipt.
+    """Erase a conversation and everything derived from it, and return an erasure receipt.
 
     Raises `NotFound` if there is no such conversation.
     """
@@ -241,7 +242,7 @@ async def erase_tenant(
 
 
 async def verify_erasure(store: Store, scope: Scope, receipt: ErasureReceipt) -> ErasureCheck:
-    """Read the store again and check that it has none of the conversations that a receipt names."""
+    """Read the store again and check that it has none of the conversations that an erasure receipt names."""
     ErasureReceipt.require(receipt)
     erased = {each.id_digest for each in receipt.conversations}
     found: list[str] = []

@@ -104,27 +104,30 @@ __all__ = (
 _log = logging.getLogger(__name__)
 _PAGE = 256
 STEP_TOKENS = 48_000
-"""Most tokens of conversation that one step of a fold (compaction) reads, except the results of its last tool call."""
+"""Most tokens of conversation that one step of a fold (compaction) reads. The results of its last tool call are read in
+addition."""
 FOLD_CALL: Final = "fold-call"
-"""Kind of the documents with the token usage of a fold's requests, one per checkpoint that a model wrote."""
+"""Kind of the documents that store which tokens the model requests of a fold (compaction) used, one document per
+checkpoint (summary)."""
 _ANNEX_SHARE = 0.25
-"""Share of a summary's limit that is used for the annex, the list of facts that the model's text lost."""
+"""Share of a summary's token limit that is kept for its annex, the list of facts that the model's text left out."""
 _LONGEST_PAUSE = 300.0
-"""Most seconds between a failed attempt to fold and the next one."""
+"""Most seconds between a failed attempt to fold (compact) and the next; the pause doubles with each failure up to this.
+"""
 _TRUST = ("system", "assistant", "user", "tool")
 """Roles, most trusted first. A summary has the trust of the least trusted role among the messages that it covers."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoldRange:
-    """The range of log entries that a fold covers, fixed when the fold began."""
+    """The range of log entries that a fold (compaction) covers, fixed when the fold began."""
 
     previous: Checkpoint | None
     """The live (newest) checkpoint (summary), which this fold continues; None before the first."""
     after: int
-    """Seq (log position) of the last entry that needs no folding: covered by `previous`, or cleared."""
+    """Seq (log position) of the last entry that needs no folding (compaction): covered by `previous`, or cleared."""
     upto: int
-    """The last seq (log position) to fold."""
+    """The last seq (log position) to fold (compact)."""
     limit: int
     """Most tokens that the summary may have."""
     cleared: int = 0
@@ -137,9 +140,10 @@ class FoldRange:
     outdated: tuple[str, ...] = ()
     """Sentences of rules that the user changed or took back; an extract leaves them out."""
     shown: int = 0
-    """Seq (log position) of the user message of the running turn, which contexts show even after it is folded."""
+    """Seq (log position) of the user message of the running turn, which contexts show even after it is folded
+    (compacted)."""
     again: tuple[Passage, ...] = ()
-    """The user message of an ended turn, folded by an earlier fold, which contexts show until this fold is
+    """The user message of an ended turn, folded (compacted) by an earlier fold, which contexts show until this fold is
     committed."""
     reading: ReadCache = field(default_factory=ReadCache, compare=False, repr=False)
     """Cache of the sentences and facts of the entries in the range."""
@@ -394,7 +398,7 @@ class Folder:
         return text
 
     def _fidelity(self, text: str, task: SummaryTask, facts: SourceFacts) -> float:
-        """Return the share of the source's facts, 0 to 1, that a summary states; caches the summary's token counts."""
+        """Return the share of the source's facts, 0 to 1, that a summary states; also caches the summary's tokens."""
         self.counted.keep([text, *text.splitlines()])
         return check_fidelity(facts, text, reading=task.reading).score
 
@@ -435,7 +439,10 @@ class Folder:
             ) from error
 
     async def _read(self, fold: FoldRange, *, tokens: int = STEP_TOKENS) -> list[Entry]:
-        """Read the entries of one step of a fold: up to `tokens`, then to the last result of the current tool call."""
+        """Read the entries of one step of a fold (compaction).
+
+        These are entries of up to `tokens`, then more up to the last result of the tool calls read.
+        """
         entries: list[Entry] = []
         used = 0
         while page := await self._read_page(entries[-1].seq if entries else fold.after, fold.upto):
@@ -482,7 +489,7 @@ def _summary_passages(fold: FoldRange) -> list[Passage]:
 
 @dataclass(slots=True)
 class FoldManager:
-    """Makes the folds of one conversation: lease, retries, stand-in (temporary extract), background work."""
+    """Makes the folds (compactions) of one conversation: lease, retries, temporary extract, background work."""
 
     folder: Folder
     policy: FoldPolicy
@@ -492,9 +499,9 @@ class FoldManager:
     _owner: str = field(default_factory=new_owner)
     _lease: StoredLease[FoldingNote] = field(init=False)
     _handle_lock: AbstractAsyncContextManager[None] = field(init=False)
-    """Held while this session handle folds, so that it makes one fold at a time."""
+    """Lock that is held while this session handle folds (compacts), so that it makes one fold at a time."""
     _finished: int = field(default=0, init=False)
-    """Number of folds that this session handle finished, successful or not."""
+    """Number of folds (compactions) that this session handle finished, successful or not."""
 
     def __post_init__(self) -> None:
         folder = self.folder
@@ -510,7 +517,7 @@ class FoldManager:
         )
 
     async def status(self) -> FoldingNote:
-        """Return who holds the lease for folding, and the number of failures since the last successful fold."""
+        """Return which process holds the lease for folding (compaction), and the failures since the last success."""
         return (await self._lease.read())[0]
 
     async def mode(self, live: Checkpoint | None, stand_in: StandIn | None) -> MemoryMode:
@@ -523,7 +530,10 @@ class FoldManager:
         return MemoryMode.SUMMARY_N
 
     async def step(self, fold: FoldRange) -> Checkpoint | None:
-        """Fold one step and return its checkpoint; None if another process folds, or in the pause after a failure."""
+        """Fold (compact) one step and return its checkpoint (summary).
+
+        Returns None if another process folds, or in the pause after a failure.
+        """
         return await self._one_at_a_time(fold, self._step)
 
     async def fold_all(
@@ -538,7 +548,9 @@ class FoldManager:
     async def _one_at_a_time(
         self, fold: FoldRange, work: Callable[[FoldRange], Awaitable[Checkpoint | None]]
     ) -> Checkpoint | None:
-        """Run a fold after the other folds of this session object have ended, for the range that they left.
+        """Run a fold (compaction) for the range that the earlier folds of this session object left.
+
+        It waits until those have ended.
 
         If they left nothing, returns the newest checkpoint; None if there is none.
         """
@@ -697,7 +709,7 @@ class FoldManager:
         return replace(fold, previous=live, after=after)
 
     async def _claim(self) -> bool:
-        """Take the lease for folding.
+        """Take the lease for folding (compaction).
 
         Returns False if another process holds it, or during the pause after a failed fold.
         """
@@ -709,12 +721,12 @@ class FoldManager:
         return await self._write_lease(claimed, version)
 
     def _must_wait(self, note: FoldingNote) -> bool:
-        """Return True if another process holds the lease, or during the pause after a failed fold."""
+        """Return True if another process holds the lease for folds (compactions), or in the pause after a failure."""
         taken = self._lease.is_taken(note, self._owner, self.policy.lease)
         return taken or self._lease.is_active(note.not_before, _LONGEST_PAUSE)
 
     async def _release(self, *, failures: int | None) -> None:
-        """Give back the lease for folding, and store this number of failures.
+        """Give back the lease for folding (compaction), and store this number of failures.
 
         None leaves the stored number unchanged.
         """
@@ -755,7 +767,7 @@ class FoldManager:
         return log_mark(self.folder.scope.tenant, self.folder.conversation)
 
     async def calls(self, *, after: str = "", limit: int = 100) -> list[FoldCall]:
-        """Return a page of the requests that folds made to a model, with their token usage, by checkpoint id."""
+        """Return a page of the requests that folds (compactions) sent to a model, by checkpoint id, with usage."""
         folder = self.folder
         found = await folder.store.documents(
             folder.scope, folder.conversation, FOLD_CALL, after=after, limit=limit

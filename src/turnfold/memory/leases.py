@@ -48,7 +48,7 @@ __all__ = (
 _log = logging.getLogger(__name__)
 _MICRO = 1_000_000
 _MAX_SEEN = 8
-"""Most leases and pauses (told apart by their end times) for which this process remembers when it first saw each."""
+"""Most leases and pauses for which this process remembers when it first saw them; the oldest are forgotten first."""
 _FIRST_LOOK, _LAST_LOOK = 0.01, 0.25
 """Seconds between two checks of a lease that another run holds: shortest and longest interval."""
 _TRIES = 8

@@ -50,11 +50,13 @@ __all__ = (
 
 
 _NEWEST = 16
-"""Number of newest messages in which tool results and the agent's newest steps are searched for."""
+"""Number of newest messages that are checked for tool results, and in which the agent's last two steps are looked for.
+"""
 _STEP_CHARACTERS = 400
-"""Most characters of a text or of a call's arguments that a search for the running task uses."""
+"""Most characters of each text or tool call of the agent's last steps that are used as words to search for."""
 _NAMED_RULES = 20
-"""Most left out rules that a receipt names by the seq of their entry."""
+"""Most rules without room in the context that its receipt (report) names, by the seq of their entry; the others are
+only counted."""
 _RULES_LEFT_OUT = re.compile(
     r"tail: ([\d,]+) rules? (?:not shown|left out for lack of room)(?:, of entries ([\d, .]+))?"
 )
@@ -85,13 +87,16 @@ def spoken_text(message: Message) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PromptParts:
-    """The parts of a call's prompt outside the window: system messages, summary, tail and tool schemas."""
+    """The parts of a call's prompt outside the window: system messages, summary, tail and tool schemas.
+
+    The tail is the text after the window: pins, rules, state, recalled passages.
+    """
 
     system: Sequence[StoredMessage] = ()
     tail: Sequence[Message] = ()
     tail_text: str = ""
-    """The tail without the texts that are shown in one call only (notes, workspace); stored for the rest of the
-    turn."""
+    """The tail (pins, rules, recalled passages) without the texts that are shown in one call only (notes, workspace);
+    stored for the rest of the turn."""
     tools: Sequence[Mapping[str, object]] = ()
     checkpoint: Checkpoint | None = None
     """The checkpoint whose summary is shown; None before the first, or if everything that the summary covers was
@@ -101,13 +106,14 @@ class PromptParts:
     cleared: int = 0
     """Seq (log position) of the last entry hidden by `clear()`; 0 for none."""
     recalled: tuple[tuple[int, float], ...] = ()
-    """(seq, score) of each entry recalled into the tail."""
+    """(seq, score) of each entry recalled into the tail (pins, rules, recalled passages)."""
     recall_room: int = 0
-    """Tokens that recalled entries take beyond the tail's share of the budget."""
+    """Tokens that recalled entries take beyond the budget's share for the text after the window."""
     recall_tokens: int = 0
     """Tokens of the recalled passages."""
     rules_left_out: tuple[int, ...] = ()
-    """Seqs (log positions) of the active rules that the tail has no room for, one per rule."""
+    """Seqs (log positions) of the active rules that the tail (pins, rules, recalled passages) has no room for, one per
+    rule."""
 
     @property
     def summary(self) -> str:
@@ -123,7 +129,9 @@ class PromptParts:
 
     @property
     def covered(self) -> int:
-        """Last log position that the window need not show, because it is folded, cleared or in the temporary extract.
+        """Last log position that the window need not show.
+
+        Everything up to it is folded (compacted), cleared, or in the temporary extract.
 
         It is 0 if there is none.
         """
@@ -183,7 +191,8 @@ class LiveWindow:
         self.reason = note.reason
         """Why the entries before the anchor (first verbatim entry) are not shown."""
         self.reading = ReadCache()
-        """Sentences and facts read in the entries of the window, for the fold that ends the use of the window."""
+        """Sentences and facts read in the entries of the window, for the fold (compaction) that ends the use of the
+        window."""
         self._read_upto = 0
         self.seq = note.anchor - 1
         """Seq (log position) of the newest entry that is loaded."""
@@ -230,7 +239,7 @@ class LiveWindow:
         return any(seq >= self.turn_seq for seq in self.caps)
 
     def shows_turn_within(self, tokens: int) -> bool:
-        """Return True if the newest turn is shown whole, takes at most `tokens`, and none of its steps is folded."""
+        """Return True if the newest turn is shown whole, in at most `tokens`, and none of its steps is compacted."""
         if self.shortens_turn or self.turn_seq < self.anchor:
             return False
         turns = self._transcript.grouper.turns
@@ -382,7 +391,7 @@ class LiveWindow:
         threshold: float,
         keep_turns: int,
     ) -> int:
-        """Return the position of the last entry to fold now, if folding is due.
+        """Return the position of the last entry to fold now, if folding (compaction) is due.
 
         Otherwise, or if nothing is worth folding, returns the position before the window. Folding is due when a context
         without recalled passages has `due_tokens` or more, which are at most the share `threshold` of the budget.
@@ -412,7 +421,10 @@ class LiveWindow:
         return max(self._seq_of(first), self.anchor) - 1
 
     def has_messages(self, covered: int, upto: int) -> bool:
-        """Return True if there are messages to fold after position `covered` up to `upto`, system messages aside."""
+        """Return True if a message with a seq from `covered` + 1 to `upto` can be folded (compacted).
+
+        System messages do not count.
+        """
         numbers = self._transcript.numbers
         return self.anchor > covered + 1 or (len(numbers) > 0 and numbers[0] <= upto)
 

@@ -79,7 +79,7 @@ __all__ = (
 _MAX_HANDLES: Final = 256
 _MAX_BYTES: Final = 32 << 20
 _MEASURE_ALL: Final = 1_024
-"""Number of look-ups of sessions after which the size of every cached session handle is measured again."""
+"""After this many look-ups of sessions, the memory used by every cached session is measured again."""
 
 
 class SessionCache:
@@ -293,8 +293,9 @@ def _budget_of(model: str) -> Budget:
     except UnknownModel:
         raise UnknownModel(
             f"the context window of {model!r} is not known: use Memory(..., model={model!r}, "
-            "budget=Budget(max_tokens=8000)) with the tokens that a prompt may have, or add the model with "
-            "turnfold.tokens.register_model"
+            "budget=Budget(max_tokens=8000)) with the tokens that a prompt may have, which are "
+            "then estimated, or add its window and tokenizer with turnfold.tokens.register_model "
+            "(docs: concepts/tokens.md)"
         ) from None
 
 
@@ -590,7 +591,7 @@ class AsyncMemory:
         return await erasure.delete_session(self._config.store, self._config.scope, conversation)
 
     async def erase_session(self, conversation: str) -> ErasureReceipt:
-        """Erase a conversation, and return a receipt that can be checked and that lists the remaining forks.
+        """Erase a conversation, and return an erasure receipt that can be checked and that lists the remaining forks.
 
         Raises `NotFound` if there never was such a conversation.
         """
@@ -627,7 +628,7 @@ class AsyncMemory:
         )
 
     async def verify_erasure(self, receipt: ErasureReceipt) -> ErasureCheck:
-        """Read the store again, and check that it has none of the conversations that a receipt names.
+        """Read the store again, and check that it has none of the conversations that an erasure receipt names.
 
         A receipt that names no conversation is never `ok`.
         """
@@ -642,11 +643,11 @@ class AsyncMemory:
         return await self._config.store.health()
 
     async def drain(self) -> None:
-        """Wait for the folds that are running in the background; later contexts may start others."""
+        """Wait for the folds (compactions) that are running in the background; later contexts may start others."""
         await self._config.runtime.wait()
 
     async def close(self, *, cancel: bool = False) -> None:
-        """Wait for running folds, or cancel them, and close the store. Closing twice is allowed."""
+        """Wait for running folds (compactions), or cancel them, and close the store. Closing twice is allowed."""
         await self._config.runtime.finish(cancel=cancel)
         if self._owns:
             await self._config.store.close()

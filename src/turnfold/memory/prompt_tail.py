@@ -92,7 +92,9 @@ def tail_text(
     findings: str = "",
     recalled: Sequence[Recalled] = (),
 ) -> str:
-    """Return the tail (pins, rules, state, findings, recalled entries) as one text; empty if there are none of them.
+    """Return the tail as one text: pins, rules, state, remembered tool results, recalled entries.
+
+    It is empty if there are none of them.
 
     `rules` and `findings` must already be fenced (marked as data).
     """
@@ -142,7 +144,10 @@ def tail_message(text: str) -> tuple[Message, ...]:
 
 
 def with_notes(tail: str, notes: Mapping[str, str], workspace: str) -> str:
-    """Return the tail text with the call's notes and workspace after it; raises `InvalidOption` for a reserved name."""
+    """Return the tail (text after the window) with the call's notes and workspace text behind it.
+
+    Raises `InvalidOption` for a reserved name.
+    """
     if PINNED in notes:
         raise InvalidOption(
             f"a note must not be named {PINNED!r}, the label of the pins: give it another name, or use pin()"

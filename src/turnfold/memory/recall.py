@@ -63,24 +63,25 @@ __all__ = (
 
 
 _MAX_HITS = 400
-"""The most results that one search returns, before results inside the window are left out."""
+"""Most results that a search by words returns. Results inside the window are left out only after that."""
 _RECENT_SCORE = 1e-6
 """Score of an entry that is shown only because it is recent; below the score of any match."""
 _FOLLOWED_SHARE = 0.8
 """Score of an entry for a follow-up such as "why?", as a share of the score of the entry after it."""
 _QUESTION_WITHIN = 64
-"""Number of newest entries in which `recall` searches for the user's message that serves as its query."""
+"""Number of newest entries in which the user's last message is searched for, if `recall` is called without a query."""
 _OPENING = 100
 """Tokens at the beginning of a long entry that count when the distance of entries is measured, so that a long entry is
 near to the entry it answers."""
 _JUDGED = 3
-"""Number of best matches by words that are read to see how many terms of the query one match has."""
+"""Number of best matches by words that are read, to see how many of the query's terms a single match has."""
 _MAX_RANKED = 400
-"""The most matches outside the window that are ranked."""
+"""Most matches from before the window that are ranked and considered for the context."""
 _SECOND = 1_000_000
 """Number of microseconds in a second."""
 _WEEK = 8 * 86_400 * _SECOND
-"""Longest period, in microseconds, that is named as exactly as a day: a week, and a change of the clock."""
+"""Longest period in a query, in microseconds, that counts as precise as a day: a week, and a day more for clock
+changes."""
 _LONG_QUERY = 2_000
 """Most characters of a query whose search terms are made on the event loop; a longer query is processed in a thread."""
 _LONG_TOKENS = 4_000

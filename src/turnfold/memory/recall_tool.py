@@ -65,9 +65,9 @@ _FIELDS: Mapping[str, Mapping[str, object]] = {
 }
 _PAGE = 200
 _SPARE = 64
-"""Tokens reserved for the note about what did not fit."""
+"""Tokens of the tool's result that are kept free for the note about what did not fit."""
 _LEAST_PART = 128
-"""Fewest free tokens in which the beginning of an entry is shown if the whole entry does not fit."""
+"""If an entry does not fit whole, its beginning is shown only if at least this many tokens are free."""
 _NOTHING = "Nothing was found. 没有找到相关内容。"
 
 

@@ -22,7 +22,7 @@ __all__ = ("SaidWords",)
 _OTHERS = late_pattern(
     r"^[^\w\n]*+(?:assistant|tool|助手|工具)\b[^:：\n]{0,40}[:：].*$", re.MULTILINE | re.IGNORECASE
 )
-"""Matches a line of a summary with the words of a speaker other than the user."""
+"""Matches a line of a summary that quotes a speaker other than the user: "assistant: ...", 工具：…."""
 _BEGINS = late_pattern(r"(?:^|[\n.,;:!?。，；：！？…\]）)”\"])[ \t]*$")
 _STOPS = late_pattern(r"[ \t]*(?:$|[\n.,;:!?。，；：！？…（(“\"])")
 """Matches what may stand before and after words that form a sentence or clause."""

@@ -120,7 +120,7 @@ _log = logging.getLogger(__name__)
 _NO_CALL = "tool result without a call"
 """Beginning of the reason in a receipt for leaving out the result of a tool that no message called."""
 _CALLS = 1_000
-"""Number of calls that are read from the store at once to find one by its number."""
+"""Number of calls per page that is read from the store, to find a call by its number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,12 +136,12 @@ class SessionStatus:
     checkpoint: str
     """Id of the live (newest) checkpoint (summary); empty before the first."""
     covered: int
-    """Seq (log position) of the last entry that is folded or cleared."""
+    """Seq (log position) of the last entry that is folded (compacted) or cleared."""
     fold_failures: int
-    """Attempts to fold that failed since the last checkpoint."""
+    """Attempts to fold (compact) that failed since the last checkpoint."""
     fold_error: str
-    """Class name of the error of the last failed attempt to fold; empty if none failed. The error's message may quote
-    the conversation, so it is neither stored nor logged: `session.fold()` raises it."""
+    """Class name of the error of the last failed attempt to fold (compact); empty if none failed. The error's message
+    may quote the conversation, so it is neither stored nor logged: `session.fold()` raises it."""
 
 
 def list_client_ids(given: object) -> list[str]:
@@ -400,9 +400,9 @@ class AsyncSession:
 
         `query` recalls matching entries from before the window; `recall` overrides the memory's mode of recalling
         without a query. `notes` (text by name) and `workspace` are shown in this call only, fenced (marked as data),
-        and are not logged. No model is called unless this memory folds inline. The context of a session without
-        messages has none, and a request written from it has a placeholder, because providers refuse a request without
-        messages.
+        and are not logged. No model is called unless this memory folds (compacts) inline. The context of a session
+        without messages has none, and a request written from it has a placeholder, because providers refuse a request
+        without messages.
 
         With `to` (a module of `turnfold.wire`, or a model's client) the budget's `max_bytes` limits the request body of
         that provider, and the receipt (context report) lists the changes that the provider requires. `max_tokens` is a
@@ -464,7 +464,7 @@ class AsyncSession:
         tools: Tools | None = None,
         to: WireFormat | None = None,
     ) -> Context:
-        """Build the context that `context()` would build now, without storing anything and without folding."""
+        """Build the context that `context()` would build now, but store nothing and do not fold (compact)."""
         check_budget(budget)
         _check_request(tools)
         request = ContextRequest(
@@ -549,7 +549,7 @@ class AsyncSession:
                 self._reset()
 
     async def fold_calls(self, *, after: str = "", limit: int = 100) -> list[FoldCall]:
-        """Return a page of the model requests of folds, with their usage, in the order of the checkpoints' ids."""
+        """Return a page of the requests that folds (compactions) sent to a model, by checkpoint id, with usage."""
         return await self._folds.calls(after=after, limit=limit)
 
     async def recall(
@@ -560,7 +560,7 @@ class AsyncSession:
         tokens: int | None = None,
         within: Within = ALL_ENTRIES,
     ) -> list[Recalled]:
-        """Return the entries of this conversation that match the query, best first, whether folded or not.
+        """Return the entries of this conversation that match the query, best first, whether folded (compacted) or not.
 
         What was cleared is left out; `Memory.search` finds it. With `tokens` (instead of `limit`), return as many as
         fit, in the order of the log and with their neighbours: the `recalled_text` of the result has at most `tokens`
@@ -634,7 +634,7 @@ class AsyncSession:
             return await self._rules.drop(rule)
 
     async def history(self, *, after: int = 0, limit: int | None = None) -> list[Entry]:
-        """Return the log entries with seq above `after`, oldest first, whether folded or not.
+        """Return the log entries with seq above `after`, oldest first, whether folded (compacted) or not.
 
         Returns all of them, or at most `limit`.
         """
@@ -644,7 +644,10 @@ class AsyncSession:
         return [entry async for entry in entries]
 
     async def turn(self, number: int) -> list[Entry]:
-        """Return the entries of one turn, whether folded or not; turn 0 is everything before the first user message."""
+        """Return the entries of one turn, whether folded (compacted) or not.
+
+        Turn 0 is everything before the first user message.
+        """
         check_type("number", number, (int,), "turn(1), the number of a turn")
         return await self._store.read_turn(self._scope, self.id, number)
 
@@ -745,7 +748,7 @@ class AsyncSession:
     async def clear(self) -> int:
         """Hide all messages so far from later contexts; return the last seq (log position) hidden.
 
-        The messages stay in the log. Pins, state and findings are kept.
+        The messages stay in the log. Pins, state and findings (remembered tool results) are kept.
         """
         async with self._lock:
             while True:
@@ -770,10 +773,10 @@ class AsyncSession:
         """Erase one message and everything that was made from it, permanently.
 
         A placeholder with its seq, role, client id, tool names and the `reason` stays, so that the log remains valid.
-        Checkpoints that cover it are dropped; its neighbours are folded again when a context needs it. Data that the
-        application wrote itself (state, snapshots, pinned texts) stays: `mentions` of the result names what may contain
-        the text. Copies made before (backups, exports, forks) are not changed. If the erasure was interrupted, the same
-        call finishes it.
+        Checkpoints that cover it are dropped; its neighbours are folded (compacted) again when a context needs it. Data
+        that the application wrote itself (state, snapshots, pinned texts) stays: `mentions` of the result names what
+        may contain the text. Copies made before (backups, exports, forks) are not changed. If the erasure was
+        interrupted, the same call finishes it.
         """
         check_type("seq", seq, (int,), "erase(entry.seq), of an entry of history()")
         async with self._lock:
@@ -896,13 +899,13 @@ class AsyncSession:
 
 
 async def own_head(session: AsyncSession) -> Head | None:
-    """Return the log's head (version); None if others changed the conversation since the session's last context."""
+    """Return the log's version; None if others changed the conversation since this session's last context."""
     async with session._lock:  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] (of this module)
         return await session._cache.own_head()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] (of this module)
 
 
 async def read_ahead(session: AsyncSession) -> None:
-    """Read the messages that the last context added to the window for the next fold, off the event loop.
+    """Read the messages that the last context added to the window for the next fold (compaction), off the event loop.
 
     The result is cached with the window; nothing is stored.
     """

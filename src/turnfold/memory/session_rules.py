@@ -53,33 +53,38 @@ _LEAST_TOKENS = 600
 """In a small budget the rules shown may take up to this many tokens, but at most `_SMALL_PERCENT` of the budget."""
 _SMALL_PERCENT = 30
 _PART_OF_TAIL = 7
-"""Rules of up to 1/7 of the budget fit into the tail's usual room; if rules take more, the tail gets more room."""
+"""Divisor: rules of up to 1/7 of the budget fit into the usual room of the text after the window; if they take more,
+that room grows."""
 _VITAL_TOKENS, _VITAL_PERCENT = 1_200, 35
 """Rules that do harm if they are forgotten may take up to this many tokens, but at most 35 % of the budget."""
 _FROM_DIALOGUE = 20
-"""Up to 1/20 of the budget, shown rules take tokens from the verbatim dialogue; beyond that, from recalled passages."""
+"""Divisor: rules of up to 1/20 of the budget take their tokens from the verbatim dialogue; tokens beyond that are taken
+from the recalled passages."""
 _STORED_TOKENS = 16_000
 """Most tokens of all stored rules; rules that no longer apply are deleted first."""
 _LONGEST_LINE = LONGEST_RULE + 24
-"""Most characters of a line (a rule with its number) whose token count is cached."""
+"""Most characters of a line (a rule with its number) whose token count is cached; a longer line is counted each time.
+"""
 _COUNTED_RULES = 2_000
-"""Most rules whose token counts are cached."""
+"""Most rules whose token counts are cached; beyond that the cache is emptied."""
 _LONG_TEXT = 5_000
-"""Characters of messages above which the search for rules runs off the event loop."""
+"""If messages have more characters than this together, they are searched for rules in a thread and not on the event
+loop."""
 _LONGEST_REMARK = 60
-"""Most characters that are quoted of the words that replaced a rule, in a remark where an entry with the old rule is
-shown."""
+"""Most characters quoted from the words that replaced a rule, in the remark about an entry with the old rule; more are
+cut."""
 _ANSWERED_WITHIN = 3
-"""Most entries between a rule and the assistant's answer that repeats it."""
+"""Number of entries before an assistant's answer whose rules the answer may repeat."""
 _LEAST_SHARED = 2
 _MOST_REMARKS = 2
 """Most remarks about one entry; the newest are shown."""
 _LONGEST_CONFIRMATION = 120
-"""Most characters of an assistant's answer that only confirms a rule."""
+"""Most characters of an assistant's answer that can count as a mere confirmation of a rule."""
 _FEW_MORE = 12
-"""Most characters, in addition to a rule, of an entry that counts as the rule alone."""
+"""An entry counts as a rule alone, without other content, if it has at most this many characters more than the rule."""
 _MARKS = late_pattern(r"[\[\]:：\"“”]+")
-"""Characters with a meaning in the line of a recalled entry, which are removed from quoted words."""
+"""Matches brackets, colons and quotation marks, which have a meaning in the line of a recalled entry, and are therefore
+removed from words quoted in it."""
 _MAX_TRIES = 5
 
 
@@ -215,7 +220,11 @@ class RuleLedger:
         *,
         any_hidden: bool,
     ) -> tuple[int, int, int]:
-        """Return three token limits for rules: in the tail's share, in all, and for rules that do harm if forgotten."""
+        """Return three limits for the tokens of rules.
+
+        They are: for the rules' share of the text after the window, for all rules, and for the rules that do harm if
+        they are forgotten.
+        """
         limit = max(
             budget.tokens // _SHARE, min(_LEAST_TOKENS, budget.tokens * _SMALL_PERCENT // 100), 1
         )
@@ -360,7 +369,7 @@ class RuleLedger:
         return dropped
 
     def _note(self) -> RulesNote:
-        """Return the stored rules note, with the rules that this session object found in the log since then."""
+        """Return the rules note, stored and extended by the rules that this session found in the log since then."""
         document, history = self.cache.rules_document, self.cache.history
         # If the stored note did not change, keep the rules that this handle has found since.
         if document != self._read[0] or history != self._read[1]:

@@ -74,11 +74,12 @@ if TYPE_CHECKING:
 CALLER = "caller"
 """Stored as the model of a checkpoint (summary) if the caller gave the text to `fold(summary=...)`."""
 _LANGUAGE_SAMPLE = 400
-"""Number of first characters of a summary by which the language of its heading is chosen."""
+"""Number of characters at the beginning of a summary that decide if its heading is Chinese or English."""
 _FRAMING = 64
-"""Tokens reserved for the fences and separators of a prompt."""
+"""Tokens kept free in a request for a summary, for the fences and separators around the conversation."""
 _MIN_PIECE = 256
-"""Least tokens of conversation that must fit into a prompt in addition to the instructions and the previous summary."""
+"""Least tokens of conversation that must fit into a request for a summary, besides the instructions and the previous
+summary; with less room, an error is raised."""
 _CACHE_SECONDS = 300.0
 """How long OpenAI and Anthropic keep a prompt cached after it was last sent, at least; Gemini does not say."""
 _CACHES_BY_ITSELF = frozenset({"openai_chat", "openai_responses", "gemini"})
@@ -87,7 +88,8 @@ only."""
 _REFUSALS = frozenset({"refusal", "content_filter", "safety", "prohibited_content", "blocklist"})
 """Stop reasons of a model that refused to write a summary, in lower case."""
 _FEW_FACTS = 8
-"""Least facts in a source from which a text that states none of them counts as a refusal to summarise."""
+"""If a source has at least this many facts and the model's text states none of them, the text counts as a refusal to
+summarise."""
 
 
 _ORIGINS = {
@@ -133,6 +135,8 @@ def without_headings(text: str) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentPrompt:
     """The last prompt that a session made for the agent's model.
+
+    A request for a summary can continue this prompt, to use the provider's cache.
 
     A fold can continue this prompt to use the provider's cache.
     """
@@ -186,7 +190,7 @@ class SummaryTask:
     shown: int = 0
     """Log position of a message among the passages that contexts still show, which an extract leaves out."""
     again: Sequence[Passage] = ()
-    """Passages of earlier folds that contexts have shown until now, to be included in the extract."""
+    """Passages of earlier folds (compactions) that contexts have shown until now, to be included in the extract."""
     requests: list[SummaryRequest] = field(
         default_factory=list[SummaryRequest], compare=False, repr=False
     )

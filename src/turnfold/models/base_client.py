@@ -157,7 +157,8 @@ class Sdk(Generic[Client]):
 _NOT_IN_BODY = frozenset({"extra_body", "extra_headers", "extra_query", "timeout"})
 _BETA = "anthropic-beta"
 _MOST_REFUSED = 4_096
-"""The most messages with refused parts that a client remembers; the parts of a forgotten message are sent again."""
+"""Most messages of which a client remembers that the provider refused parts of them; the parts of a forgotten message
+are sent again."""
 _UNKNOWN_CALL = frozenset({404, 405, 501})
 """HTTP statuses that compatible servers return for a call they do not support."""
 
@@ -491,7 +492,8 @@ def checked_options(options: Mapping[str, object] | None, owned: frozenset[str])
     taken = sorted(given.keys() & owned)
     if taken:
         raise InvalidOption(
-            f"options= must not have {', '.join(taken)}, which the client sets itself: remove it"
+            f"options= must not have {', '.join(taken)}: the client sets {'it' if len(taken) == 1 else 'them'} itself. "
+            f"Remove {'it' if len(taken) == 1 else 'them'} from options="
         )
     return given
 

@@ -97,9 +97,9 @@ _REFUSALS: Final = frozenset({400, 404, 422})
 _DISCONNECTED: Final = 499
 """Status in the audit log of a request whose client disconnected before the response began."""
 _LARGE: Final = 64 * 1024
-"""Most bytes of a request body that is read on the event loop."""
+"""Most bytes of a request body that is decoded on the event loop; a larger one is decoded in a thread."""
 _LARGEST_ERROR: Final = 1 << 20
-"""The most bytes of an error response that are read before the response is passed on."""
+"""Most bytes of the provider's error response that are read to find its reason, before the response is passed on."""
 _REMEDIES: Final[Mapping[str, str]] = {
     "no session": "name one: /s/ID before its path, the header X-Turnfold-Session, or --session ID of the proxy",
     "no messages": "its list of messages is empty",
@@ -159,7 +159,7 @@ class _Done:
 
     request_id: str
     caller: Caller | None = None
-    """None if the request was not authorized, or is recorded already."""
+    """The authorized sender of the request; None if it was not authorized, or is recorded already."""
     operation: str = "refused"
     conversation: str = ""
     status: int = 0

@@ -134,20 +134,22 @@ def _name(given: str) -> str:
 
 
 _PAGE: Final = 500
-"""Entries that are appended at a time."""
+"""Most log entries of one append; more are appended in several batches."""
 _MOST_LOGS: Final = 256
-"""The most conversations whose message keys are cached."""
+"""Most conversations of which the proxy keeps the digests of their messages; the one used least recently is dropped
+first."""
 _MOST_MODELS: Final = 32
-"""The most combinations of tenant, model and budget whose session handles are cached."""
+"""The cache of session handles has one part per tenant, model and budget. This is the most parts that are kept; the one
+used least recently is dropped first."""
 _MOST_BYTES: Final = 8 << 20
-"""The most bytes of cached session handles of one tenant, model and budget."""
+"""Most bytes that the cached session handles of one tenant, model and budget may take."""
 _MOST_REFUSED: Final = 10_000
-"""The most messages with refused items that are remembered; the items of a forgotten message are sent again."""
+"""Most messages of which is remembered that a provider refused items in them; the items of a forgotten message are sent
+again."""
 _MOST_FORKS: Final = 200
-"""The most forks that are followed from the first log of a session; more in a row are an error."""
+"""Most forks in a row that are followed from the first log of a session; a request that needs more fails."""
 _MANY_FORKS: Final = 20
-"""Number of forks in a row after which another answer to the same question hides the answer before instead of starting
-a fork."""
+"""After this many forks in a row, another answer to the same question starts no fork: it hides the answer before."""
 _TRIES: Final = 16
 _MARK: Final = "~"
 """Separates the id of a session from the digest in the id of its forks."""
@@ -339,7 +341,7 @@ class Conversations:
         await self._log(session.scope.tenant, session.id)
 
     def prepare_ahead(self, session: AsyncSession, *, query: str) -> None:
-        """Read what the next fold needs in the background, and search for `query` if it is not empty.
+        """Read what the next fold (compaction) needs in the background, and search for `query` if it is not empty.
 
         Entries are indexed by the first search after they were written. If this work is still running for an earlier
         answer of the session, it goes on with this one.

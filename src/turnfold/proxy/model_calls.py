@@ -49,9 +49,10 @@ INTERRUPTED: Final = "interrupted"
 _TRIES: Final = 8
 _EVENT_END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _ENOUGH_WORDS: Final = 200
-"""Characters of a question that are searched for in advance, so that the entries of its conversation are indexed."""
+"""Number of characters of a question that are searched for in advance, so that the conversation's entries are indexed
+before they are needed."""
 _LARGEST_ANSWER: Final = 64 << 20
-"""The most bytes of an answer; a larger one is not stored."""
+"""Most bytes of a provider's answer that is stored; a larger one is passed to the client, but not stored."""
 
 
 class AnswerPieces:

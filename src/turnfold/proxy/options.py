@@ -61,9 +61,9 @@ class ProxyOptions:
     def __post_init__(self) -> None:
         for name in ("connect_seconds", "read_seconds"):
             if not getattr(self, name) > 0:
-                raise InvalidOption(f"{name}={getattr(self, name)} must be more than 0")
+                raise InvalidOption(f"{name}={getattr(self, name)} must be more than 0 seconds")
         if self.drain < 0:
-            raise InvalidOption(f"drain={self.drain} must not be negative")
+            raise InvalidOption(f"drain={self.drain} must not be negative: give 0 or more seconds")
         for tokens in (self.budget, *self.model_budgets.values()):
             if tokens < 0:
                 raise InvalidOption(

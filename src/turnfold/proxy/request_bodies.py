@@ -52,7 +52,8 @@ _BILLING: Final = "x-anthropic-billing-header:"
 """Beginning of a system block of Claude Code that differs in every request."""
 _SYSTEM_ROLES: Final = frozenset({"system", "developer"})
 _MOST_CACHED: Final = 64
-"""The most sets of tool schemas, and the most parts of system prompts, that are cached."""
+"""Most sets of tool schemas that are cached, and most parts of system prompts; the ones used least recently are dropped
+first."""
 HELD_BY_PROVIDER: Final = ("previous_response_id", "conversation")
 """Fields that refer to a history stored at the provider: the body of such a request holds only new messages."""
 

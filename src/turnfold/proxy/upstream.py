@@ -41,7 +41,7 @@ _HOP_BY_HOP: Final = frozenset(
 )
 _MOST_CONNECTIONS: Final = 1_000
 _MOST_ENCODINGS: Final = 4
-"""Most times that a path may be percent-encoded."""
+"""Most times that the path of a request may be percent-encoded over again; a path with more is refused."""
 
 
 def end_to_end(

@@ -1,4 +1,4 @@
-"""Immutable values: messages and their parts, log entries, checkpoints, findings, snapshots, session notes."""
+"""Immutable values: messages and their parts, log entries, checkpoints, remembered tool results, notes."""
 
 from __future__ import annotations
 

@@ -263,7 +263,10 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A named value of a conversation: session state, a call's manifest (report), a finding, a workspace snapshot."""
+    """A named value of a conversation.
+
+    For example session state, a call's manifest (report), a finding (remembered tool result), a workspace snapshot.
+    """
 
     kind: str
     key: str

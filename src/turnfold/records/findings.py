@@ -54,18 +54,20 @@ class Finding(
     seq: int = 0
     """Seq (log position) of the entry with the result; 0 if the result was not logged."""
     since: int = 0
-    """The newest seq (log position) when the finding was recorded, which is shown from the next user turn on."""
+    """The newest seq (log position) when the finding (remembered tool result) was recorded, which is shown from the
+    next user turn on."""
     asked: int = 0
-    """The newest seq (log position) when the tool was called; the finding is stale if an invalidating tool ran after
-    that."""
+    """The newest seq (log position) when the tool was called; the finding (remembered tool result) is stale if an
+    invalidating tool ran after that."""
     call: str = ""
     """Id of the tool call."""
     created: int = 0
-    """Time at which the finding was recorded, in microseconds since 1970."""
+    """Time at which the finding (remembered tool result) was recorded, in microseconds since 1970."""
     expires: int = 0
-    """Time from which the finding is no longer valid, in microseconds since 1970; 0 for never."""
+    """Time from which the finding (remembered tool result) is no longer valid, in microseconds since 1970; 0 for never.
+    """
     invalidated_by: tuple[str, ...] = ()
-    """Tools that make the finding stale when they run."""
+    """Tools that make the finding (remembered tool result) stale when they run."""
 
     def __post_init__(self) -> None:
         if not self.tool:
@@ -77,7 +79,7 @@ class Finding(
 
     @property
     def key(self) -> str:
-        """Key of the finding's document in the store: the same tool and arguments have the same key."""
+        """Key of this remembered result's document in the store; the same tool and arguments have the same key."""
         return finding_key(self.tool, self.arguments)
 
 

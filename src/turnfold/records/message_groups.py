@@ -72,16 +72,19 @@ class Grouper:
 
     def __init__(self) -> None:
         self.firsts = array("q")
-        """Log position of the first message of each span."""
+        """Log position of the first message of each span (message group)."""
         self.turns = array("q")
-        """Indexes of the spans that start a user turn, ascending."""
+        """Indexes of the spans (message groups) that start a user turn, ascending."""
         self.unanswered: dict[int, list[ToolCall]] = {}
         """Index of a span (message group) -> its calls without a result so far."""
         self._pending: dict[str, list[int]] = {}
         self._answered: set[str] = set()
 
     def add(self, message: Message, position: int) -> Placement:
-        """Add the next message; return its span, and the spans of tool results in it that belong elsewhere."""
+        """Add the next message.
+
+        Returns its span (message group), and the other spans that tool results in it belong to.
+        """
         if message.role == "tool":
             return self._add_results(message, position)
         span = len(self.firsts)

@@ -120,7 +120,10 @@ class OriginNote(_Note, frozen=True, forbid_unknown_fields=True):
 
 
 class WindowNote(_Note, frozen=True, forbid_unknown_fields=True):
-    """Note that says where the window of one budget begins and what its tail shows; all processes use the same note."""
+    """Note that says where the window of one budget begins, and the text sent after the window.
+
+    All processes use the same note.
+    """
 
     anchor: int = 1
     """Seq (log position) of the first entry that is shown verbatim."""
@@ -132,16 +135,16 @@ class WindowNote(_Note, frozen=True, forbid_unknown_fields=True):
     reason: str = ""
     """Why the entries before the anchor (first verbatim entry) are not shown."""
     turn: int = 0
-    """Seq of the user message for whose turn `tail` was built; 0 for none."""
+    """Seq (log position) of the user message in whose turn `tail`, the text after the window, was made; 0 for none."""
     query: str = ""
     """The query for which the entries in `recalled` were found."""
     tail: str = ""
-    """The tail (pins, rules, state, findings, recalled passages) of the turn; it stays the same during the turn's tool
-    loop."""
+    """The tail (pins, rules, state, remembered tool results, recalled passages) of the turn; it stays the same during
+    the turn's tool loop."""
     recalled: tuple[tuple[int, float], ...] = ()
-    """(seq, score) of each entry recalled into the tail."""
+    """(seq, score) of each entry recalled into the tail (pins, rules, recalled passages)."""
     recall_room: int = 0
-    """Tokens that the recalled entries take beyond the tail's share of the budget."""
+    """Tokens that recalled entries take beyond the budget's share for the text after the window."""
     recall_tokens: int = 0
     """Tokens of the recalled passages."""
 
@@ -173,7 +176,7 @@ class FindingsNote(_Note, frozen=True, forbid_unknown_fields=True):
     """Note that the session has findings (remembered tool results); without this note no finding needs to be read."""
 
     ran: dict[str, int] = {}
-    """Name of a tool that makes findings stale -> the newest seq when the tool last ran."""
+    """Name of a tool that makes findings (remembered tool results) stale -> the newest seq when the tool last ran."""
 
 
 class LeaseNote(_Note, frozen=True, forbid_unknown_fields=True):
@@ -197,11 +200,11 @@ class FoldingNote(LeaseNote, frozen=True, forbid_unknown_fields=True):
     """Note of which process holds the lease for folding (compaction), and of recent failures."""
 
     failures: int = 0
-    """Number of failed attempts to fold since the last checkpoint."""
+    """Number of failed attempts to fold (compact) since the last checkpoint."""
     not_before: int = 0
-    """Time from which folding may be tried again, in microseconds since 1970."""
+    """Time from which folding (compaction) may be tried again, in microseconds since 1970."""
     error: str = ""
-    """Type of the error of the last failed attempt to fold, without the message."""
+    """Type of the error of the last failed attempt to fold (compact), without the message."""
 
 
 class StandInNote(_Note, frozen=True, forbid_unknown_fields=True):

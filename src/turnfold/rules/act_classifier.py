@@ -95,12 +95,13 @@ _MOVED_TO = (
     "(?:放宽|提高|降低|缩短|缩小|缩减|延长|压缩|扩大|增加|减少|推迟|提前|顺延|上调|下调|[加减放调提降升涨砍压缩延推增扩削挪拖])(?:到|至|成|为)"
     + _AMOUNT
 )
-"""Matches a Chinese verb of more, less, earlier or later, with the new value: 放宽到 40 万, 砍到 15 桌, 推到下周."""
+"""Matches a Chinese verb for a change of amount or time, with the new value: 放宽到 40 万 (relaxed to 400,000), 砍到 15
+桌, 推到下周."""
 _RAISED_TO = (
     r"\b(?:up|down|back|over)\s+to\s+(?:now\s+)?[$€£¥]?\d|\b(?:can|may|could|should|will|'ll)\s+(?:now\s+)?(?:go|be)\s+(?:up\s+|down\s+)?to\s+[$€£¥]?\d"
     r"|\b(?:capped|limited|raised|lowered|cut|trimmed|reduced|increased|grown|grew|shrunk|dropped|fell|rose)\s+(?:\w+\s+)?(?:to|at)\s+[$€£¥]?\d"
 )
-"""Matches an English phrase of more or less, with the new value: "we're down to 28", "capped at 2,500"."""
+"""Matches an English phrase for a change of an amount, with the new amount: "we're down to 28", "capped at 2,500"."""
 _ACTS: dict[Language, tuple[tuple[RuleAct, re.Pattern[str]], ...]] = {
     "en": (
         (
@@ -263,7 +264,8 @@ _NO_VALUE: dict[Language, re.Pattern[str]] = {
         "话题|改[天日](?:再|聊|见)|换[衣口]|换位|[这那第][^,，。]{0,4}(?:段|句|页|行|字|个词|函数|变量|一版|张图)[^,，。]{0,6}[改换]|改得|改好|一下[。！!]?$"
     ),
 }
-"""Matches words of change for the thing that is being discussed or worked on just now, not for a rule."""
+"""Matches words of change that concern what is being discussed or worked on now, and no rule: "let's change the
+subject", "change trains"."""
 _TAKES_BACK: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"^(?:\W|\b(?:please|ok(?:ay)?|so|and|actually|let's|you\s+can|just)\b)*(?:forget|disregard|ignore|scratch|never\s?mind"

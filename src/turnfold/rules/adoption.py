@@ -36,9 +36,10 @@ class ShortAnswer(NamedTuple):
 _LONGEST_ANSWER = 120
 _MOST_SENTENCES = 3
 _LONGEST_ANSWERED = 6_000
-"""Most characters of the assistant's message that are read, counted from the end of the message."""
+"""Most characters of the assistant's message that are searched for a proposal; of a longer message only the end is
+read."""
 _LONGEST_SHOWN = 240
-"""Most characters of the assistant's words that are kept with a rule."""
+"""Most characters of the assistant's proposal that are kept with the rule which the user's agreement makes of it."""
 _SHORT_WORDS, _SHORT_HAN = 5, 12
 """Most words, or Chinese characters, of a bare answer to a question."""
 
@@ -52,7 +53,8 @@ _AGREES = late_pattern(
     r"|\W)+",
     re.IGNORECASE,
 )
-"""Matches a sentence, or the beginning of one, that agrees."""
+"""Matches a sentence, or the beginning of one, in which the user agrees with the assistant: "yes", "sure, go ahead",
+好的."""
 _THANKS = late_pattern(
     r"\b(?:thanks?(?:\s+you)?|please|then|for\s+me)\b|谢谢[你您]?|麻烦[你您]?了|[那就吧了啊呀哦哈]|\W",
     re.IGNORECASE,
@@ -62,7 +64,8 @@ _OUTRIGHT = late_pattern(
     r"|这样|这么|按你|照你|听你|同意|赞成|这个|定[了吧]",
     re.IGNORECASE,
 )
-"""Matches an agreement that is no mere acknowledgement; needed where the assistant did not ask."""
+"""Matches a clear agreement such as "go with that" or "do it". It is needed where the assistant did not ask: "ok" alone
+is a mere acknowledgement there."""
 _HESITATES = late_pattern(
     r"\b(?:but|however|although|though|wait|except|unless|maybe|perhaps|think\s+about|not|don't|no|nope|instead|haha\w*|lol)\b|哈哈|[?？]|不过|但|可是|等等|再想|先[不别]|可能|也许|算了|不[^,，。]{0,2}|吗|呢\W*$",
     re.IGNORECASE,
@@ -245,9 +248,9 @@ def _is_outright(first: OwnSentence) -> bool:
 
 
 def _core(text: str, *, is_asked: bool) -> tuple[int, int, bool] | None:
-    """Return the place of the proposed thing in a sentence, and True if it is recommended; None if nothing is proposed.
+    """Return where in a sentence the assistant proposes something (start, end), and True if it recommends it.
 
-    With `is_asked` the next sentence asks whether that will do.
+    Returns None if nothing is proposed. With `is_asked` the next sentence asks whether that will do.
     """
     tag = _TAG_ZH.search(text)
     end = tag.start() if tag else len(text)

@@ -77,7 +77,7 @@ def clauses_of(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def _keys(text: str) -> frozenset[str]:
-    """Return lookup keys of a sentence (beginnings of words, amounts) that sentences about the same thing share."""
+    """Return keys (beginnings of words, amounts) of a sentence; sentences about the same thing share some of them."""
     words = {unit[:_STEM] if unit.isascii() else unit for unit in units_of(text)}
     return frozenset(words) | frozenset(_AMOUNT_OR_SIZE.findall(text))
 

@@ -45,15 +45,14 @@ _SHARES: Mapping[int, Mapping[_Group, int]] = {
     1: {"decision": 30, "preference": 15, "task": 20, "rule": 30, "fact": 15},
     2: {"decision": 30, "task": 20, "preference": 15, "rule": 20, "fact": 15},
 }
-"""Tier of the display -> for each group of rules in it, the least share of the tokens, in percent, that the group may
-use."""
+"""Tier of the display (0 is shown first) -> group of rules in the tier -> least share of the tokens, in percent, that
+the group may use."""
 _OTHERS = 2
-"""Divisor of the usual tokens of rules: rules that do no harm if they are forgotten keep at least half of these
-tokens."""
+"""Divisor: rules that do no harm if they are forgotten keep at least 1/2 of the tokens that rules usually get."""
 _FROM_ONE_MESSAGE = 3
-"""Number of rules of one message and kind that are ranked as usual; further rules of it come last."""
+"""Of the rules of one kind from one message, this many are ranked as usual; further ones are shown last."""
 _ALIKE = 6
-"""Number of rules with the same beginning that are ranked as usual; further such rules come last."""
+"""Of the rules that begin with the same words, this many are ranked as usual; further ones are shown last."""
 _BEGINNING = late_pattern(r"[\u3400-\u9fff]{1,4}|[^\W_]+(?:['’]\w+)?(?:\s+[^\W_]+(?:['’]\w+)?)?")
 
 _IN_SO_MANY_WORDS = late_pattern(
@@ -132,15 +131,15 @@ _LONG_BEFORE, _HALF_A_YEAR = 14, 183
 the second, the year may be another."""
 _DEMANDS: tuple[RuleKind, ...] = ("rule", "prohibition")
 _BINDING: tuple[tuple[int, _Group], ...] = ((0, "rule"), (0, "who"))
-"""Ranks of rules that are shown even if the summary says the same, as long as there is room."""
+"""(tier, group) of the rules that are shown, as long as there is room, even if the summary says the same."""
 _LAST = 3
-"""Number of the tier that is shown last, with trifles."""
+"""Number of the tier of rules that is shown last, such as rules said in passing."""
 _SURELY = 2
-"""Value of `Overrides.likely` above which the later rule replaces the earlier one."""
+"""If `Overrides.likely` is above this value, a later rule is taken to replace an earlier one."""
 _TELLING_VALUES = frozenset({"@date", "@money", "@time", "@day", "@currency"})
 """Classes of values whose change or loss a user would notice."""
 _LATER_DATES = 2
-"""Number of later messages that must name later dates for a plan to be past."""
+"""A plan counts as past if at least this many later messages name later dates."""
 
 _HEADINGS = {
     "en": "Laid down earlier in this conversation, word for word (number: log entry; a later line "
@@ -177,7 +176,8 @@ _ONLY_CHOSEN = late_pattern(
 _SHORT_ZH, _SHORT_EN = 8, 4
 """Most characters, or English words, of a clause that is shown only with the clause that it continues."""
 _OLD_PLACES = 3
-"""Divisor: one in this many of the shown rules of the first rank is one of the oldest."""
+"""Divisor: one in 3 of the shown rules of the first tier is one of the oldest, so that newer rules do not push them all
+out."""
 _BY_HAND = {"en": "set by hand", "zh": "手动设定"}
 
 
@@ -294,7 +294,10 @@ class _Choice:
         return room
 
     def _take_newest(self, rule: StandingRule, room: int) -> int:
-        """Choose the newest of the later rules that may override a rule, as many as fit."""
+        """Choose the newest of the later rules that may override a rule, as many as fit.
+
+        Returns the room left, in tokens.
+        """
         for later in self._overrides.later.get(rule.id, ()):
             if later.id in self._rules:
                 room -= self._take([later], room)

@@ -30,7 +30,6 @@ from turnfold.rules.act_classifier import (
 from turnfold.rules.adoption import ShortAnswer, read_answer
 from turnfold.rules.own_words import BLANK, OwnSentence, bracketed, own_sentences
 from turnfold.rules.permissions import is_permission
-from turnfold.rules.reports import closes, may_report
 from turnfold.rules.reversals import alters
 from turnfold.rules.sentence_features import is_passing
 from turnfold.rules.slots import may_fill
@@ -43,6 +42,7 @@ from turnfold.rules.standing_rule import (
     rule_id,
 )
 from turnfold.rules.subjects import is_fragment
+from turnfold.rules.task_completion import closes, may_report
 from turnfold.rules.topics import rule_terms
 from turnfold.text import plain_characters
 
@@ -139,7 +139,7 @@ _NO_RULE: dict[Language, re.Pattern[str]] = {
         r"|i'm\s+a\s+(?:huge|big)\s+fan\b|we\s+c(?:an|ould)\s+[^,;.]*\bif\s+you\s+(?:want|like)\b"
         r"|i\s+(?:have|need|must|got)\s+to\s+(?:run|go|leave|dash)\b|(?:talk|speak"
         r"|see\s+you)\s+(?:to\s+you\s+)?(?:soon|later|tomorrow|on\s+\w+day|next\s+week)\b)(?!.*(?:\b(?:must"
-        r"|never|don't|please|deadline|from\s+now\s+on)\b|;))"
+        r"|never|don't|please|deadline|from\s+now\s+on|settled\s+(?:on|for)|agreed\s+(?:on|to)|decided|(?:are|'re)\s+going\s+with)\b|;))"
         r"|^\W*(?:and\s+|but\s+|bad\s+news\W+)?(?!(?:I|We|You|It|This"
         r"|That)\b)(?:[\w'’]+\s+){1,3}(?:asks?\s+for|offers|offered|declined|double-booked|dropped\s+out"
         r"|raised\s+(?:the|his|her|their))\b(?!.*\b(?:we|i|must|please|so)\b)"
@@ -199,12 +199,12 @@ _NO_RULE: dict[Language, re.Pattern[str]] = {
         "|定了|选|以后)).*(?:了|过)"
     ),
 }
-"""Matches what is no rule whatever its words: what others ask, an absence, an id alone, past events."""
+"""Matches a sentence that is no rule whatever words it has: what others ask, an absence, an id alone, a past event."""
 _PAST = late_pattern(
     r"\b(?:i|we|he|she|they)\s+used\s+to\b(?!.*\b(?:now|from\s+now|any\s?more)\b)|\bdriv\w+\s+me\s+(?:crazy|mad|nuts)\b",
     re.IGNORECASE,
 )
-"""Matches statements about what was so in the past, and complaints."""
+"""Matches a statement about what used to be so ("I used to eat meat"), or a complaint. It is no rule."""
 _PAST_SIGNS = ("used to", "me crazy", "me mad", "me nuts")
 """Texts of which every match of `_PAST` contains one, in small letters; searching for them first is much faster."""
 _ONCE: dict[Language, re.Pattern[str]] = {
@@ -234,7 +234,7 @@ _LASTING: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"\b(?:always|never|every|each|all|any|when|whenever|before|after|unless|from\s+now|until|only|must"
         r"|future|remind|don't|do\s+not|instead"
-        r"|due|by\s+(?:\w+day|eod|tomorrow|noon|tonight)|no|mornings?|daily|weekly|monthly|(?:mon|tues|wednes|thurs|fri|satur|sun)days)\b",
+        r"|due|,\s*i\s+(?:can't|cannot|don't)\s+(?:think|work|count|calculate|read|speak|need|want|understand)|by\s+(?:\w+day|eod|tomorrow|noon|tonight)|no|mornings?|daily|weekly|monthly|(?:mon|tues|wednes|thurs|fri|satur|sun)days)\b",
         re.IGNORECASE,
     ),
     "zh": re.compile(
@@ -257,7 +257,7 @@ _SMALL_TALK: dict[Language, re.Pattern[str]] = {
         "|^\\W*(?:请)?(?:别|不要|不用)(?:紧[,，。！!]|闹|担心|客气|着?急|介意|提了|逗|难过|伤心|害羞|生气)"
     ),
 }
-"""Matches phrases that only look like a prohibition: "don't worry"."""
+"""Matches phrases that look like a prohibition but are none: "don't worry"."""
 _DEMAND = late_pattern("不要|别|不得|不能|不许|禁止|严禁|必须|务必|一定要|只[用能要发做]|每次")
 """Matches a Chinese clause that demands something, even if the rest of the sentence is only the reason for it."""
 _FORBIDS = late_pattern(
@@ -286,7 +286,7 @@ _LAYS_DOWN: dict[Language, re.Pattern[str]] = {
         "|都可以)[。！!]?$|还是(?!很|挺|[^,，]{0,4}的$)[^,，。]{2,12}好|应该是"
     ),
 }
-"""Matches a clause that demands something or gives a value."""
+"""Matches a clause that demands something ("always use tabs") or gives something a value."""
 _MARKED: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"\b(?:i|i'?m|i'?d|i'?ve|i'?ll|me|my|we|we'?re|we'?ll|our|us|please|pls|never|always|only|no|not"
@@ -355,7 +355,8 @@ _ELLIPTIC: dict[Language, re.Pattern[str]] = {
 }
 """Matches an answer that says nothing without its question: "ok, go with that", 先不要了."""
 _MOST_ABOVE = 0.8
-"""Most that the other sentences of a message add to the score that an instruction to the assistant needs."""
+"""Most that the other sentences of a message can add to the score which an instruction to the assistant needs to count
+as a rule."""
 _OPENING: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"(?:(?:and|but|though|although|also|so|then|plus|well|ok(?:ay)?|alright|all\s+right|oh|ah|hm+"
@@ -386,10 +387,16 @@ _ASKED: dict[Language, re.Pattern[str]] = {
     ),
 }
 """Matches words that turn a demand into a question: "could you please"."""
+_NOT_DOING = late_pattern(
+    r"^\W*not\s+(?:to\s+)?(?!see\b|hear\b|find\b|just\b)([a-z]+?)(?:ing)?\b", re.IGNORECASE
+)
+_SO_MUCH = late_pattern("^(别|不要)(?:再|老是?|总是?|一直|每次都|动不动就?)+")
+"""Matches the beginning of a polite prohibition that says how often the thing happens: 能不能别老道歉了."""
 _LASTS: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"\b(?:always|never|only|stop|avoid|remind|from\s+now\s+on|future|forward|(?:every|each)\s+\w+"
         r"|any\s?more|make\s+sure"
+        r"|you\s+(?:please\s+)?not\s+(?!see\b|hear\b|find\b|just\b|tell\b|wait\b|remember\b|know\b|understand\b|believe\b)"
         r"|stick|short(?:er)?|brief|keep|call\s+me|mind\s+not|not\s+to|whenever|when\s+you|no\s+more|by\s+default)\b",
         re.IGNORECASE,
     ),
@@ -455,7 +462,7 @@ _KIND_FORMS: dict[Language, tuple[tuple[RuleKind, re.Pattern[str]], ...]] = {
         (
             "task",
             re.compile(
-                r"^\W*(?:(?:and|also|please|so|but)\s+)*remind\s+(?:me|us)\b(?!.*\b(?:every|always|each)\b)",
+                r"^\W*(?:(?:and|also|please|so|but)\s+)*remind\s+(?:me|us)\b(?!.*\b(?:every|always|each)\b)|^\W*to-?do\s*:",
                 re.IGNORECASE,
             ),
         ),
@@ -487,7 +494,7 @@ _KIND_FORMS: dict[Language, tuple[tuple[RuleKind, re.Pattern[str]], ...]] = {
         (
             "task",
             re.compile(
-                "^(?:对了|另外|还有|也|再|请|记得|麻烦|到时候|还要)*[,，]?提醒我(?!.*(?:每|都|别))|(?:告诉我"
+                "^待办[:：]|^(?:对了|另外|还有|也|再|请|记得|麻烦|到时候|还要)*[,，]?提醒我(?!.*(?:每|都|别))|(?:告诉我"
                 "|叫我|通知我|跟我说)(?:一声)?[。！!]?$(?<!以后)"
             ),
         ),
@@ -520,6 +527,14 @@ _CLAUSES: dict[Language, re.Pattern[str]] = {
     "zh": re.compile(r"[,，;；]\s*"),
 }
 _CLAUSE_END = late_pattern(r"[,;:，；：、。]\s*|\s(?=(?:and|but|because|which|so|unless)\b)")
+_NAMES_ONLY = late_pattern(
+    r"\W*(?:and\s|or\s|but\s)?(?:(?:\d[\w:./-]*|the|an?|all|both|each|my|our|your|his|her|their)\s"
+    r"|(?!I\b)[A-Z][\w-]*(?:\s[A-Z][\w-]*)*\s(?=(?:for|at|on|in|to|with|of|from|by)\s))"
+    r"(?!.*\b(?:is|are|was|were|has|have|had|will|would|must|should|can|cannot|may|might|needs?|wants?|likes?|prefers?"
+    r"|goes|takes?|gets?|stays?|never|always|only)\b)(?!.*['’](?:s|ll|re|ve|d|t)\b)"
+)
+"""Matches an English clause that begins with a thing or a name and has no common verb: the second part of "ask Kim for
+the 13th, the 14th and all pallets"."""
 _TOPIC_ONLY = late_pattern(
     r"^\W*(?:(?:and|so|but|then|also)\s+)*(?:for|about|as\s+for|regarding|concerning|in|on|with|when|if)\b(?!.*\b(?:must|never|always|don't|no|only|please)\b)[^,;]*$",
     re.IGNORECASE,
@@ -566,11 +581,12 @@ _NEEDS_SUBJECT = late_pattern(
 """Matches a clause without its subject, or one that is the reason for another."""
 _PRONOUN = late_pattern("(?<![其吉])[他她它](?!们?的)")
 _SURE = 3.5
-"""Least score of a sentence in a form that only rules have."""
+"""Score that a sentence gets at least if it has a form that only rules have, such as "I'd rather walk than drive"."""
 _SURE_FORMS: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         # a choice between two things, a thing ruled out, a free hand
-        r"\b(?:i|we)'d\s+(?:much\s+)?rather\s+(?!not\s+say|die)\w+\b.*\bthan\b"
+        r"^\W*(?:just|only)\s+(?:give|show|send)\s+me\s+[^,;]+,\s*(?:i\s+don't\s+(?:need|want)|no|not|without|skip)\b"
+        r"|\b(?:i|we)'d\s+(?:much\s+)?rather\s+(?!not\s+say|die)\w+\b.*\bthan\b"
         r"|^\W*(?:(?:and|but|so|also|please)\W+)*no\s+(?:(?:more|new|further|extra)\s+)?(?!way|need|problem|idea|one|thanks?)(?:[\w-]+\s+){1,4}(?:please|pls)\b"
         r"|^\W*(?:(?:and|but|so|then)\W+)*(?:you\s+(?:can|may)\s+(?:now\s+)?)?(?!do\b|say\b|think\b)[a-z]+\s+(?:\w+\s+){0,3}?(?:whatever|whichever|however|whenever)\s+you\s+(?:like|want|please)\b"
         # an amount that will do, a place where things go, an address in a network
@@ -600,6 +616,17 @@ _FILES: dict[Language, re.Pattern[str]] = {
     ),
 }
 """Matches a sentence or clause that asks to note down the words before it: "put that on the list", 先记着."""
+_FILED: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(
+        r"^\W*(?:please\W+)?(?:put|add|note|jot|write)\s+(?:(?:it|this|that)\s+)?(?:down|(?:on|to|onto|in)\s+(?:the|my|our)"
+        r"\s+(?:\w+\s+){0,2}(?:list|to-?dos?|board|agenda))\s*:\s*\w",
+        re.IGNORECASE,
+    ),
+    "zh": re.compile(
+        "^(?:请|麻烦|帮我)*(?:记一下|记下来?|[加列写][到进入上]+(?:待办|清单|单子)[里上]?)[:：]\\s*\\w"
+    ),
+}
+"""Matches a sentence that asks to note down what follows: "put it on the list: buy a stroller"."""
 _POINTS_BACK: dict[Language, re.Pattern[str]] = {
     "en": re.compile(r"\b(?:it|that|this|them|those|these)\b", re.IGNORECASE),
     "zh": re.compile("^(?:那|就|也|先)*[这那它他她]"),
@@ -632,7 +659,7 @@ class _Read(NamedTuple):
 
     @property
     def talk(self) -> float:
-        """Certainty, 0 to 1, that the sentence is not a rule; 0 for a short sentence."""
+        """Certainty, from 0 (none) to 1, that the sentence is not a rule; always 0 for a short sentence."""
         return max(0.0, min(1.0, -self.score / 2)) if self.words >= _SHORT else 0.0
 
 
@@ -647,7 +674,7 @@ class _Around(NamedTuple):
     chatter: int
     """Number of long sentences of the message with words of small talk."""
     cheers: int
-    """Number of short sentences of the message with words of small talk."""
+    """Number of short sentences of the message that are small talk, such as "Great!"."""
 
 
 def extract_rules(
@@ -747,9 +774,9 @@ def _own_rules(
 
 
 def _closing(text: str, sentences: Sequence[OwnSentence], *, seq: int) -> StandingRule:
-    """Return the sentence of a message that says that work is done, with the sentences beside it that say which work.
+    """Return the sentence of a message that says that work is done, with those next to it, which say which work.
 
-    Quoted text ends the part that is returned.
+    The sentences returned are the ones that no quoted text separates from it.
     """
     first = last = next(at for at, each in enumerate(sentences) if closes(each.text))
     while first and not text[sentences[first - 1].end : sentences[first].start].strip():
@@ -782,6 +809,8 @@ def _is_noted(read: Sequence[_Read], number: int) -> bool:
     """Return True if the user asks to note down a sentence, in its last clause or in the sentence after it."""
     each = read[number]
     text = each.sentence.text
+    if _FILED[each.language].match(text) and len(text) <= LONGEST_RULE:
+        return True
     if each.words < _SHORT or _is_note(each) or text[-1] in ":：" or len(text) > LONGEST_RULE:
         return False
     if BLANK in text and 2 * text.count(BLANK) > len(text):
@@ -809,7 +838,10 @@ def _goes_on(text: str, language: Language) -> bool:
 
 
 def _can_lead(before: _Read) -> bool:
-    """Return True if a sentence may name the subject of the next one: it is neither a question nor small talk."""
+    """Return True if a sentence may name the subject of the next one; False for a question or small talk.
+
+    False for a question and for small talk.
+    """
     text = before.sentence.text
     asks = _QUESTION[before.language].search(text)
     return before.words >= _SHORT - 1 and not before.is_chatter and not asks
@@ -883,12 +915,11 @@ def _clause_score(text: str, language: Language) -> float:
 
 def _clause_spans(text: str, language: Language) -> list[tuple[int, int]]:
     """Return the clauses of a sentence; nothing is cut in brackets."""
+    cuts = [match.span() for match in _CLAUSES[language].finditer(text)]
+    if not cuts:
+        return [(0, len(text))]
     within = bracketed(text)
-    cuts = [
-        match.span()
-        for match in _CLAUSES[language].finditer(text)
-        if not any(start < match.start() < end for start, end in within)
-    ]
+    cuts = [cut for cut in cuts if not any(start < cut[0] < end for start, end in within)]
     starts = [0, *(end for _, end in cuts)]
     ends = [*(start for start, _ in cuts), len(text)]
     return list(zip(starts, ends, strict=True))
@@ -916,8 +947,8 @@ def _demanded(text: str, language: Language) -> str:
     if after := _ASKED_AFTER[language].search(text):
         return text[: after.start("tail")]
     if (asked := _ASKED[language].search(text)) and _LASTS[language].search(text):
-        plain = text[: asked.start()] + text[asked.end() :]
-        return plain.rstrip(" ?？!！吗呢")
+        plain = _NOT_DOING.sub(r"don't \1", text[: asked.start()] + text[asked.end() :])
+        return _SO_MUCH.sub(r"\1", plain).rstrip(" ?？!！吗呢了")
     return ""
 
 
@@ -941,18 +972,18 @@ def _parts(each: _Read, around: _Around | None) -> Iterator[_Part]:
     if text[-1] in ":：" or not each.words:
         return
     kind = _listed(sentence)
-    act = act_of(_changed(text, language), language) if _changed(text, language) else "keep"
     wanted = _wanted(each, around)
     if kind is None and each.score < wanted:
         asks = _QUESTION[language].search(text)
         demand = "" if asks else _demand(text, language, wanted + _BESIDE_A_REASON)
         if demand:
-            yield _Part(0, len(text), language, _kind(demand, language), act)
+            yield _Part(0, len(text), language, _kind(demand, language), _act(text, language))
             return
         plain = plain_characters(text)
         if not asks and _may_undo(plain, language):
             yield _Part(0, len(text), language, "task", "done")
         return
+    act = _act(text, language)
     clauses = [] if act != "state" or kind else [*_clauses(text, language)]
     if len(clauses) > 1:
         yield from clauses
@@ -964,6 +995,12 @@ def _parts(each: _Read, around: _Around | None) -> Iterator[_Part]:
     if kind in ("task", "decision", "fact") and reports_done(text, language):
         yield _Part(0, len(text), language, "task", "done")
     yield _Part(0, len(text), language, kind, act, weak)
+
+
+def _act(text: str, language: Language) -> RuleAct:
+    """Return what a sentence does to earlier rules, without its clauses that leave something unchanged."""
+    changed = _changed(text, language)
+    return act_of(changed, language) if changed else "keep"
 
 
 def _may_undo(text: str, language: Language) -> bool:
@@ -1076,7 +1113,7 @@ def _needs_the_clause_before(clause: str, before: str, language: Language) -> bo
     """Return True if a clause cannot be understood alone, such as 别推荐, "main hall", or one with a pronoun."""
     if is_fragment(clause) or _sets_off(clause, before):
         return True
-    if language == "en" and _TOPIC_ONLY.match(before):
+    if language == "en" and (_TOPIC_ONLY.match(before) or _NAMES_ONLY.match(clause)):
         return True
     if language == "zh":
         return _NEEDS_SUBJECT.search(clause) is not None

@@ -22,19 +22,10 @@ from turnfold.rules.act_classifier import (
     only_cancels,
     reports_done,
 )
-from turnfold.rules.amounts import amounts_of, gives_anew, only_reports
+from turnfold.rules.changed_values import amounts_of, gives_anew, only_reports
 from turnfold.rules.clauses import clauses_of, share_words
 from turnfold.rules.display import rank_rules
-from turnfold.rules.permissions import is_permission, permits_what
-from turnfold.rules.reports import (
-    closed_task,
-    closes,
-    completes,
-    is_of_others,
-    is_still_open,
-    may_report,
-    names_another,
-)
+from turnfold.rules.permissions import exempts, is_permission, permits_what
 from turnfold.rules.reversals import (
     adopts,
     affirms,
@@ -66,6 +57,15 @@ from turnfold.rules.subjects import (
     same_frame,
     subject_of,
 )
+from turnfold.rules.task_completion import (
+    closed_task,
+    closes,
+    completes,
+    is_of_others,
+    is_still_open,
+    may_report,
+    names_another,
+)
 from turnfold.rules.topics import facets, rule_terms, without_values
 from turnfold.text import is_chinese, plain_characters, require_limit
 
@@ -87,10 +87,10 @@ class LedgerChange:
 
 
 _RESTATED = 0.8
-"""Share of common terms from which two rules count as the same."""
+"""Two rules count as the same if they share at least this part of their terms (words and values)."""
 _SAME_TOPIC = 0.6
-"""Share of common words from which two rules count as being about the same thing, although neither says that something
-changes."""
+"""Two rules count as being about the same thing, although neither says that something changes, if they share at least
+this part of their words."""
 _HALF, _THIRD = 0.5, 0.33
 """Shares of the words of an earlier rule that a sentence which changes the rule must name: the first in general, the
 second if the sentence also gives another value."""
@@ -98,19 +98,19 @@ _SAME_CLASS = 0.2
 """Score of the match between a sentence that changes something without naming a subject ("make it Thursday"), and a
 rule with another value of the same class."""
 _RECENT_ENTRIES = 16
-"""Number of last log entries (some turns, with tool calls) in which a rule can be that a sentence changes without
-naming a subject."""
+"""A sentence that changes something without naming it ("make it Thursday") can only change a rule from this many last
+log entries: some turns, with tool calls."""
 _RECENT_MESSAGES = 3
-"""Number of last messages with rules in which a rule can be that a sentence changes without naming a subject."""
+"""A sentence that changes something without naming it ("make it Thursday") can only change a rule from this many last
+messages with rules."""
 _DONE = 0.5
-"""Share of a task's terms that a sentence reporting work as done must contain to close the task."""
+"""A sentence that reports work as done closes a task if it has at least this share of the task's terms."""
 _REPORTED = 0.75
-"""Share of the terms of a sentence that reports work as done which an open task must contain, so that the sentence
-closes it."""
+"""A sentence that reports work as done also closes a task that has at least this share of the sentence's terms."""
 _MOST_DOUBTFUL = 2
-"""Most rules that are listed with a sentence as the rules that it may replace."""
+"""If it is not certain which rule a sentence replaces, at most this many are stored with it, the newest first."""
 _LONGEST_ABOUT = 80
-"""Most characters of `StandingRule.about`."""
+"""Most characters of `StandingRule.about` (the topic of the replaced rule); a longer text is cut between words."""
 _ONE_AT_A_TIME = frozenset({"@name", "@home", "@address", "@job", "@diet", "@headcount"})
 """Attributes of a person that have one value at a time ("I live in Oslo"), so that a new value replaces the old one."""
 _PLAINLY_GIVEN = frozenset({"@name", "@home", "@address", "@headcount"})
@@ -150,7 +150,7 @@ _SAME_TASK = late_pattern(
 """Matches a task that adds no work to the task before it."""
 _SENTENCES = late_pattern(r"(?<=[.!?。！？~])\s*")
 _LONGEST_SAID = 300
-"""Most characters of a sentence whose clauses are compared together."""
+"""Most characters of the clauses of one sentence that are joined and compared as one text."""
 _FEW = 2
 """Most words of a rule that says little more than its values: 我要黑色的，XL 码."""
 _SUITS = frozenset(
@@ -237,10 +237,11 @@ def update_ledger(
 def _read(
     rule: StandingRule, said: str, active: Sequence[StandingRule], *, is_only_report: bool
 ) -> tuple[StandingRule, list[tuple[StandingRule, RuleState]]]:
-    """Return a new rule with its act (what it does to earlier rules), and the rules it ends, each with its new state.
+    """Judge what a new rule does to earlier rules (its act).
 
-    The act may change here: a sentence that reports work as done (`is_only_report`) becomes a correction if it undoes a
-    rule, and a statement becomes a report of work if it completes a task.
+    Returns the rule with its act, and the earlier rules that it ends, each with its new state. A sentence that reports
+    work as done (`is_only_report`) becomes a correction if it undoes a rule; a statement becomes a report of work if it
+    completes a task.
     """
     targets = _targets(rule, said, active)
     if rule.act == "done" and not targets and is_only_report and not _closes(rule):
@@ -468,7 +469,7 @@ def _newer(rule: StandingRule, said: str, active: Sequence[StandingRule]) -> lis
 
     It permits what they forbid, be it for one occasion, or gives another value for what they give a value.
     """
-    permits = is_permission(said)
+    permits, once = is_permission(said), speaks_of_once(said) and not rule.negative
     return [
         each
         for each in sorted(active, key=lambda rule: -rule.said_at)
@@ -477,6 +478,7 @@ def _newer(rule: StandingRule, said: str, active: Sequence[StandingRule]) -> lis
         and each.said_at < rule.said_at
         and (
             (permits and _denies(each) and permits_what(said, each.plain))
+            or (once and each.negative and exempts(said, each.plain))
             or (not each.negative and each.kind != "task" and fills_again(said, each.plain))
         )
     ]
@@ -494,7 +496,10 @@ def _given_anew(rule: StandingRule, mine: Sequence[StandingRule]) -> list[Standi
 
 
 def _is_one(rules: Sequence[StandingRule]) -> bool:
-    """Return True if one correcting sentence can mean all these rules: there is one, or all are from one sentence."""
+    """Return True if one correcting sentence ("make it 20") can mean all of these rules.
+
+    That is so if there is only one, or if all come from one sentence.
+    """
     first = rules[0].id if rules else ""
     return bool(rules) and all(
         each.continues in {first, *(rule.id for rule in rules)} for each in rules[1:]
@@ -673,7 +678,10 @@ def _attributes(rule: StandingRule, other: StandingRule) -> frozenset[str]:
 
 
 def _own(words: Iterable[str], others: Iterable[str]) -> set[str]:
-    """Return the words that only the first sentence has: they show that it is about another thing or a special case."""
+    """Return the words that only the first sentence has.
+
+    They show that it is about another thing, or about a special case.
+    """
     mine = parts_of(words)
     return mine - common_terms(mine, parts_of(others))
 

@@ -28,11 +28,11 @@ __all__ = ("Overrides", "overrides_of", "said_last")
 
 
 _COMMON = 12
-"""Number of sentences from which a word occurs in too many to show what a sentence is about."""
+"""A word that occurs in more sentences than this does not show what a sentence is about."""
 _HALF, _THIRD, _FIFTH = 0.5, 1 / 3, 0.2
 """Shares of the words of the shorter sentence that both sentences must have."""
 _NAME = 4
-"""Least letters of a name or identifier among Chinese words."""
+"""Least letters of an English word in a Chinese text that counts as a name or identifier."""
 _HEAD = late_pattern(r"[\u3400-\u9fff]{2}|[A-Z][\w'’-]{3,}")
 _NUMBERED = late_pattern(
     r"\W*(?:the\s+|our\s+)?(?:[a-z]+\s+(?:no\.?\s*)?#?\d|[\u3400-\u9fff]{0,4}\s?\d)", re.IGNORECASE
@@ -40,13 +40,13 @@ _NUMBERED = late_pattern(
 """Matches a sentence about one of several numbered things: "shed 79", 订单 4711."""
 _DATES = frozenset({"@day", "@date", "@month"})
 _BARE = 2
-"""Most words of a sentence that names another day but not the event: "so it is on 23 May now"."""
+"""Most words of a sentence that names a new day without its event: "so it is on 23 May now"."""
 _NO_VALUE = frozenset({"@name", "@home", "@address", "@diet", "@people", "@place"})
 """Classes of values that may differ without excluding each other."""
 _PLAIN_NUMBERS = frozenset({"@number", "@count"})
 """Classes of numbers that do not show what they count."""
 _NEAR = 12
-"""Most log entries between a sentence with a number and the sentence that names another number in its place."""
+"""Most log entries between a sentence with a number and a later one that gives another number for the same."""
 _CHANGES = frozenset({"change", "renew", "permit", "cancel"})
 _TAKES_BACK = late_pattern(
     r"无所谓|不重要了|也行|也可以|可以[^,，。]{0,6}了|doesn't\s+matter|don't\s+care|is\s+fine\s+too|are\s+fine\s+too|after\s+all|you\s+can\s+(?:now|again)",
@@ -243,7 +243,10 @@ def _overrides(new: _Sentence, old: _Sentence) -> int:
 
 
 def _things(words: Collection[str]) -> int:
-    """Return the number of words; overlapping pairs of Chinese characters (说学, 学校) count by their characters."""
+    """Return the number of words.
+
+    Overlapping pairs of Chinese characters (说学, 学校) count by their characters.
+    """
     pairs = {word for word in words if len(word) == 2 and word > "\u2e7f"}
     ends = {word[1] for word in pairs}
     runs = sum(word[0] not in ends for word in pairs)

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from turnfold._lazy_loading import late_pattern
 from turnfold.rules.act_classifier import act_of
-from turnfold.rules.amounts import (
+from turnfold.rules.changed_values import (
     amounts_of,
     another_amount,
 )
@@ -58,10 +58,11 @@ _ASKS = late_pattern(
 _AFFIRMS = late_pattern(
     r"(?<![不可])可以|(?<![不可才只])能(?![不够力量源耗否效])|[也都]行(?![程李业为人政])|行了?$|没(?:问题|事|关系)|不介意|允许|解禁"
     r"|还是(?=[^,，。]*?(?:吧|好|$))|无所谓|(?<![A-Za-z])ok(?![A-Za-z])"
-    r"|\b(?:is|are|'s|'re)\s+(?:\w+\s+){0,2}?(?:ok(?:ay)?|fine|allowed|permitted|welcome|no\s+problem|possible|acceptable)\b"
-    r"|\b(?:it's|it\s+is|that's)\s+(?:now\s+)?(?:ok(?:ay)?|fine|allowed)\s+(?:to|for|if)\b"
-    r"|\b(?:you|we|they|people|anyone|anybody|everyone)(?:'re\s+allowed\s+to|\s+(?:can|may|could)(?:\s+\w+ly)?)\s+(?!not\b|only\b|never\b)"
-    r"|\b\w+\s+(?:can|may)\s+be\s|\bgo\s+ahead\b|\bfeel\s+free\b|\bafter\s+all\b|\bactually\s+(?:i|we)\s+(?:do|will)\b",
+    # One word boundary before all of them: at most places of a text this is all that is tried.
+    r"|\b(?:(?:is|are|'s|'re)\s+(?:\w+\s+){0,2}?(?:ok(?:ay)?|fine|allowed|permitted|welcome|no\s+problem|possible|acceptable)\b"
+    r"|(?:it's|it\s+is|that's)\s+(?:now\s+)?(?:ok(?:ay)?|fine|allowed)\s+(?:to|for|if)\b"
+    r"|(?:you|we|they|people|anyone|anybody|everyone)(?:'re\s+allowed\s+to|\s+(?:can|may|could)(?:\s+\w+ly)?)\s+(?!not\b|only\b|never\b)"
+    r"|\w+\s+(?:can|may)\s+be\s|go\s+ahead\b|feel\s+free\b|after\s+all\b|actually\s+(?:i|we)\s+(?:do|will)\b)",
     re.IGNORECASE,
 )
 """Matches a clause that permits something, or wants something that was not wanted before."""
@@ -78,7 +79,8 @@ _AFFIRMING_WORDS = late_pattern(
 _POINTS = late_pattern(
     "(?:的事儿?|这事|那个|这个|那条|那边|这边|方面)$|^(?:刚才?说|之前说|说过|我说过|原来说|前面说)|(?:的话)$"
 )
-"""Matches a clause that only names the subject of the next clause: 打电话的事，现在可以打了."""
+"""Matches a Chinese clause that only names the subject of the next clause: 打电话的事，现在可以打了 ("about the calls:
+...")."""
 _TIMES = frozenset(
     "monday tuesday wednesday thursday friday saturday sunday morning evening afternoon night weekend week day month"
     " 周末 周 末 晚 早 中 午 夜 上 下".split()
@@ -191,8 +193,9 @@ _EMPTY = frozenset(
 )
 _CHOOSES = late_pattern("还是(?P<verb>[送寄住坐去走找订买吃穿写放])")
 _ONCE = late_pattern(
-    r"这[周次回天一]|本[周次月]|今[天晚早]|明[天晚早]|破例|就这一次|下周[一二三四五六日天]"
-    r"|\b(?:this|today'?s?|tonight'?s?|tomorrow'?s?|next)\s+(?:time|once|week|month|mon|tues|wednes|thurs|fri|satur|sun)|\b(?:just|only)\s+(?:this\s+)?once\b|\b(?:today|tonight|tomorrow)(?:'s)?\b|\bthis\s+time\b",
+    r"这[周次回天一]|这个(?:月|季度|星期|周末|学期)|本[周次月]|今[天晚早]|明[天晚早]|破例|就这一?次|这[个单条份版篇](?!规|限|要求|约|禁|事|时候)[^,，。]{0,10}(?:可以|[也就]行|没(?:事|关系|问题))|下周[一二三四五六日天]"
+    r"|\b(?:this|today'?s?|tonight'?s?|tomorrow'?s?|next)\s+(?:time|once|week|month|mon|tues|wednes|thurs|fri|satur|sun)|\b(?:just|only)\s+(?:this\s+)?once\b|\b(?:today|tonight|tomorrow)(?:'s)?\b|\bthis\s+time\b"
+    r"|\bthis\s+(?:one|pr|fix|feature|order|release|commit|ticket)\b(?=.*\b(?:ok(?:ay)?|fine|alright|can|may)\b)",
     re.IGNORECASE,
 )
 _ALWAYS = late_pattern(
@@ -237,9 +240,9 @@ _NEGATION = late_pattern(
 )
 _FRAME_TOKEN = late_pattern(r"[A-Za-z0-9](?:[\w.'’:%/-]*[\w%])?|[\u4e00-\u9fff]")
 _SHORT = 60
-"""Most characters of a sentence of one clause that is compared with a sentence that it may deny."""
+"""Most characters of a sentence with one clause that can deny an earlier sentence; a longer one is not compared."""
 _LONGEST_VALUE = 6
-"""Most words or Chinese characters of a value that takes the place of another one."""
+"""Most words, or Chinese characters, that can be a value in place of another value."""
 
 
 def restates(later: str, earlier: str) -> bool:
@@ -380,7 +383,7 @@ def affirms(text: str) -> bool:
 @lru_cache(maxsize=512)
 def _affirmed(text: str) -> tuple[str, ...]:
     """Return the clauses that permit something or want it after all, each with the clause that names the thing."""
-    if _asks(text[:LONGEST]):
+    if _asks(text[:LONGEST]) or not _AFFIRMS.search(text[:LONGEST]):
         return ()
     found: list[str] = []
     pointed = ""
@@ -665,7 +668,10 @@ def chooses_again(later: str, earlier: str) -> bool:
 
 
 def touches_a_part(later: str, earlier: str) -> bool:
-    """Return True if a sentence changes one of the two things that an earlier sentence names; the other thing stays."""
+    """Return True if a sentence changes one of the two things that an earlier sentence names.
+
+    The rule for the other thing stays: "comments in English" after "comments and commit messages in Chinese".
+    """
     if _gives_a_part(later, earlier):
         return True
     pairs = [*_BOTH.finditer(earlier[:300])]
@@ -716,12 +722,12 @@ def alters(text: str) -> bool:
     """Return True if a sentence has a form that undoes an earlier statement, whatever it said."""
     if len(text) > LONGEST or _asks(text):
         return False
-    clauses = clauses_of(text)
-    wrong = any(_WRONG.search(clause) for clause in clauses[:-1]) and _RIGHT.search(text)
-    whole = _SHOULD_BE.match(text) or _NOT_BUT.search(text) or takes_all_back(text)
-    if _affirmed(text) or wrong or whole:
+    if _affirmed(text) or _SHOULD_BE.match(text) or _NOT_BUT.search(text) or takes_all_back(text):
         return True
-    if any(_RELEASES.search(clause) or _DROPS.search(clause) for clause in clauses):
+    clauses = clauses_of(text)
+    if _RELEASES.search(text) or any(map(_DROPS.search, clauses)):
+        return True
+    if any(_WRONG.search(clause) for clause in clauses[:-1]) and _RIGHT.search(text):
         return True
     if _NUMBER.search(text) and act_of(text, "en" if text.isascii() else "zh") == "change":
         return True

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Literal
 
 from turnfold._lazy_loading import late_pattern
-from turnfold.rules.amounts import amounts_of, another_amount
+from turnfold.rules.changed_values import amounts_of, another_amount
 from turnfold.rules.clauses import (
     DENIES,
     LIGHT_VERBS,
@@ -57,7 +57,7 @@ _SLOTS: dict[str, dict[str, re.Pattern[str]]] = {
             re.IGNORECASE,
         ),
         "long": re.compile(
-            r"\b(?:long(?:er)?|more\s+(?:detail\w*|depth|words|room)|(?:in\s+)?detail(?:ed)?|in\s+(?:full|depth)|elaborate|thorough(?:ly)?|a\s+(?:full\s+)?page|expand)\b"
+            r"\b(?:long(?:er)?|more\s+(?:detail\w*|depth|words|room)|(?:in\s+)?detail(?:ed)?|in\s+(?:full|depth)|(?:write|say|explain|tell\s+me)\s+more|elaborate|thorough(?:ly)?|a\s+(?:full\s+)?page|expand)\b"
             r"|[写说讲]?长[一点些]|详细|详尽|[讲说写展][^,，。]{0,2}(?:细|开)|多[说写讲]|展开",
             re.IGNORECASE,
         ),
@@ -66,6 +66,12 @@ _SLOTS: dict[str, dict[str, re.Pattern[str]]] = {
 _TICKET = late_pattern(
     r"\b[GDCZTK]\d{1,4}(?!\d)|(?<![A-Za-z0-9])[A-Z]{2}\s?\d{3,4}(?!\d)|\bthe\s+\d{1,2}[:.]\d\d\b"
     r"|\d{1,2}[:：]\d\d的?(?=[^,，。]{0,3}(?:车|飞机|航班|高铁|动车|船|班))"
+)
+_TRAVEL = late_pattern(
+    r"[车船机]票|航班|高铁|火车|飞机|轮渡|大巴|班[车船]|改签|\b(?:train|flight|fly|ferry|bus|coach|plane|ticket)s?\b|\b(?:put|moved|booked)\s+(?:me|us)\s+on\b|\bnow\s+on\b|\bon\s+the\s+\d"
+)
+_CLOCK = late_pattern(
+    r"\d{1,2}[:：]\d\d|(?:\d{1,2}|[一二两三四五六七八九十]{1,3})点(?:半|[一二三四五六七八九十\d]{1,3})?"
 )
 _REBOOKS = late_pattern(
     r"改签|改坐|改乘|换乘|没赶上|误了|错过|延误|退票|停[运航飞]|\b(?:missed|rebook\w*|(?:put|moved|booked)\s+(?:me|us)\s+on(?:to)?|changed\s+(?:my|our|the)\s+(?:ticket|flight|train)|now\s+on|cancell?ed)\b",
@@ -80,7 +86,8 @@ _HAS = late_pattern(
     re.IGNORECASE,
 )
 _SWITCHES = late_pattern(
-    r"\bfrom\s+(?:now|here|today|\w+day)\s*(?:on|onwards?)?\b|\bgoing\s+forward\b|\binstead\b|\bswitch\b|\bactually\b|\blet's\b|\brather\b|\bgo\s+(?:back|with|for)\b|\bmake\s+it\b|\bcan\b|\bmay\b|\bplease\b|\bbetter\b|\bprefer\b|\bnow\b|\bwill\s+do\b|\bis\s+(?:fine|ok(?:ay)?)\b"
+    r"\b(?:from\s+(?:now|here|today|\w+day)\b|going\s+forward|instead|switch|actually|let's|rather|go\s+(?:back|with|for)|make\s+it|can|may"
+    r"|please|better|prefer|now|will\s+do|is\s+(?:fine|ok(?:ay)?))\b"
     r"|以后|今后|改|换|还是|吧|就[行好]|也行|可以|[写说讲]|现在起|从现在|算了|接下来",
     re.IGNORECASE,
 )
@@ -95,12 +102,18 @@ _ADDS = late_pattern(
     r"|另外|再|同时|如果|要是|的话|只有|除了|这次|一次",
     re.IGNORECASE,
 )
+_FOR_WHOM = late_pattern(
+    r"\b(?:for|give|to)\s+(?:(?:my\s+|our\s+)?(?i:mum|mom|mother|dad|father|wife|husband|readers?|boss|clients?|customers?|kids|us|me|her|him|them)\b|[A-Z][a-z]+\b)"
+    r"|给(?:我们?|他们?|她|会计|老板|客户)|(?<![一-鿿])(?:我妈|我爸|读者|客户)"
+)
+"""Matches the person for whom something is, which is no thing that the value could belong to."""
 _FILLING = frozenset(
     "answer reply repli write speak say talk respons respond use give show send word sentenc line page paragraph format"
-    " file unit here on please plain back put us rather good better do work text detail length distanc bit little lot"
-    " more less man train flight plane bus ticket next miss rebook cancel".split()
+    " file unit here on please plain back put us rather good better do work text detail length"
+    " more less easier easi simpler simpl time distanc bit little free feel man train ferri boat"
+    " lot flight plane bus ticket next miss rebook cancel".split()
 ) | frozenset(
-    "写说讲答回话句字点些细长短用格式单位签赶上误错过坐票车次航班改换到我就行好以后今起内多少一下开简详洁直接统都也吧加总共有花可能够"
+    "船轮渡给写说讲答回话句字点些细长短用格式单位签赶上误错过坐票车次航班改换到我就行好以后今起内多少一下开简详洁直接统都也吧加总共有花可能够"
 )
 """Words of a sentence about a value that name no thing which the value could belong to."""
 
@@ -118,6 +131,8 @@ def _slots(text: str) -> dict[str, str]:
         if len(given) == 1:
             found[name] = given[0]
     tickets = {each[0].lower() for each in _TICKET.finditer(text)}
+    if not tickets and _TRAVEL.search(text):
+        tickets = {each[0] for each in _CLOCK.finditer(text)}
     if len(tickets) == 1:
         found["ticket"] = tickets.pop()
     return found
@@ -128,7 +143,7 @@ def may_fill(text: str) -> bool:
     """Return True if a sentence may give another value for some slot, whatever was said before."""
     if len(text) > LONGEST or _ASKS.search(text):
         return False
-    return bool(_SWITCHES.search(text) and _slots(text)) or _REBOOKS.search(text) is not None
+    return _REBOOKS.search(text) is not None or bool(_SWITCHES.search(text) and _slots(text))
 
 
 def fills_again(later: str, earlier: str) -> Fills:
@@ -174,7 +189,7 @@ def _is_other_value(clause: str, later: str, earlier: str) -> bool:
 def _named(text: str) -> frozenset[str]:
     """Return the words of a clause that can name the thing to which its value belongs."""
     values = {word for each in class_values(text).values() for word in each}
-    plain = _TICKET.sub(" ", without_frame(text))
+    plain = _CLOCK.sub(" ", _TICKET.sub(" ", without_frame(_FOR_WHOM.sub(" ", text))))
     for patterns in _SLOTS.values():
         for pattern in patterns.values():
             plain = pattern.sub(" ", plain)

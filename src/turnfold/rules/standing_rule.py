@@ -32,7 +32,7 @@ without a replacement."""
 RuleTrust = Literal["user", "system"]
 
 LONGEST_RULE = 300
-"""Most characters that the text of a rule may have."""
+"""Most characters that the text of a rule may have; a rule with a longer text is refused."""
 
 
 @lru_cache(maxsize=4096)

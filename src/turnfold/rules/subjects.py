@@ -85,12 +85,13 @@ _ADDRESSED = late_pattern(
     r"|^\W*(?:[A-Z][\w'’-]+\s+){1,2}(?:has\s+|is\s+|will\s+)?(?:taken?|takes|taking|took)\s+over(?:\s+(?:as|from))?"
     r"|(?:让|叫|请|通知|告诉)[^,，。]{1,5}?(?=[把降改换加提给去来做])"
 )
-"""Matches the person to whom a request is addressed, or who takes something over; they are not what the sentence is
-about."""
+"""Matches the person whom a sentence asks to do something, or who takes something over: "tell Nadia to ...". The
+sentence is not about this person."""
 _ROLE = late_pattern(
     r"^\W*(?P<new>(?:[A-Z][\w'’-]+\s+){1,2})(?:is|are|will\s+be)\s+(?:the|our|my)\s+(?=[a-z])"
 )
-"""Matches the person who has a role: "Nadia is the project lead" is about the lead."""
+"""Matches the name of the person to whom a sentence gives a role. "Nadia is the project lead" is about the lead, so the
+name is its value."""
 _FRAME = late_pattern(
     r"\b(?:hmm|uh|ok|you\s+know\s+what|to-?do|notes?|reminder|ground|rules|scrap|scratch|forget|cancell?(?:ed)?|drop(?:ped)?|ditch|disregard|ignore"
     r"|revoke|lift|undo|stop|change|changed|changes|changing|plans?|correction|update|raise[sd]?|raising|lower(?:ed)?|increased?|reduced?"
@@ -102,7 +103,7 @@ _FRAME = late_pattern(
     r"|待办|备注|注意|开始|上个?月|上周末?|下个?月|下周|这周|本周|明天|今天|后天|最后|决定|允许|可以|没问题|取消|作废|收回|规定|规则|都?行|放|更新",
     re.IGNORECASE,
 )
-"""Words of a sentence that changes something which do not name its subject ("now", "instead")."""
+"""Matches words, in a sentence that changes something, which do not say what is changed: "now", "instead", 改成."""
 _LEFT: tuple[re.Pattern[str], ...] = (
     re.compile(
         r"\b(?:instead\s+of|rather\s+than|no\s+longer|not|forget|from(?=\s+\S+(?:\s+\S+)?\s+to\b)|(?:mov|switch|migrat|chang|shift)\w*\s+(?:\w+\s+){0,3}?(?:away\s+)?from|away\s+from|off|drop(?:ped)?|ditch(?:ed|ing)?"
@@ -156,9 +157,9 @@ _ZH_VERB = late_pattern(
 _WHATEVER = late_pattern(
     "(?:不管|无论|不论)?(?:是?谁|什么|怎么)[^,，。]{0,8}[都也]不?(?:行|可以|一样|算)?$"
 )
-"""Matches a clause that only says that there are no exceptions: 谁来说都不行."""
+"""Matches a Chinese clause that only says that there are no exceptions: 谁来说都不行 ("whoever asks")."""
 _ZH_FRAGMENT = 6
-"""Most characters of a Chinese clause without a verb that only goes on with the clause before it."""
+"""A Chinese clause without a verb that has at most this many characters only continues the clause before it."""
 
 
 def common_terms(first: Iterable[str], second: Iterable[str]) -> set[str]:
@@ -316,9 +317,9 @@ _FRAME_END = late_pattern(
 )
 _WORD_OR_SIGN = late_pattern(r"[A-Za-z]+|[\u4e00-\u9fff]")
 _THINGS = frozenset({"@transport", "@drink", "@milk", "@seat", "@phone"})
-"""Classes of values that stand for things with details of their own."""
+"""Classes of values that name a thing with details of its own, such as a train with its time."""
 _LONGEST_SLOT = 6
-"""Most characters, or English words, of a value, when two sentences are compared that differ in one value only."""
+"""Most characters, or English words, of the value in which two otherwise equal sentences differ."""
 _MEASURES = frozenset("个条元块点号次小分份名位万千天周月年")
 """Measure words, which do not name the counted thing."""
 

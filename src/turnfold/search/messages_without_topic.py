@@ -23,7 +23,7 @@ __all__ = ("is_courtesy", "is_follow_up")
 
 
 _LONGEST = 200
-"""Most characters of a message that may count as a courtesy or as a follow-up."""
+"""A message with more characters than this counts neither as a courtesy ("thanks") nor as a follow-up ("why?")."""
 _PHRASES = """
     hi; hello; hey; hiya; howdy; greetings; welcome; welcome back; good morning; good afternoon; good evening
     good day; how are you; how are you doing; how's it going; how do you do; nice to meet you; I'm back; I am back
@@ -103,7 +103,7 @@ _FOLLOWING_FILLING = """
 
 class _Phrases(NamedTuple):
     meaning: frozenset[tuple[str, ...]]
-    """Phrases of which a courtesy or a follow-up must contain one."""
+    """Phrases of which a courtesy or follow-up must contain one: "thanks", "why"."""
     filling: frozenset[tuple[str, ...]]
     """Phrases that may stand next to those of `meaning`, and say nothing by themselves."""
     longest: int

@@ -61,14 +61,14 @@ MOST_CANDIDATES = 400
 MOST_WALKED = 10_000
 """Most entries, together, that the rare terms of a query may match, so that all of these entries are looked at."""
 COMMON_CHOOSING = 3
-"""Number of common terms, the next rarest after the rare ones, that also select candidates."""
+"""After the rare terms of a query select texts, this many of its common terms, the rarest first, select more."""
 
 _SATURATION = 1.2
 _LENGTH_WEIGHT = 0.2
 _CHARACTER_WEIGHT = 0.3
 """Weight of a single CJK character, relative to a pair: it occurs in many words."""
 _USUAL_LENGTH = 60
-"""Number of terms of a text of average length."""
+"""Number of terms in a text of average length. In a longer text, matching terms count for less."""
 _TOGETHER = 1.0
 """Bonus, as a share of the score, for a text that contains the whole query in one piece."""
 _PAIR = 2
@@ -207,19 +207,19 @@ def _weight(count: int, total: int) -> float:
 
 
 _SHARE = 0.6
-"""Share of a match's score that a neighbouring entry gets at distance 0 (directly next to the match)."""
+"""Share of a match's score that the entry directly next to it gets; it falls with the distance."""
 _REACH_TOKENS = 150.0
 """Distance in tokens over which the share of a neighbour falls to about a third."""
 _FURTHEST = 10
-"""Most neighbours on either side that get a share of a match's score."""
+"""Number of entries before and after a match that get a share of its score."""
 _SHARPNESS = 0.5
 """Exponent that weakens low scores: a match at a quarter of the best score gives half of its share. Many weak matches
 do not make a strong one."""
 _MOST_BESIDE = 0.8
-"""Most of a match's score that a neighbouring entry can get without a match of its own, however many matches are
+"""An entry without a match of its own gets at most this share of the score of a match near it, however many matches are
 near."""
 _RECENCY = 0.1
-"""How much higher the newest entry scores than the first one, as a share of the score."""
+"""Bonus of the newest entry over the first one, as a share of the score; entries between them get a part of it."""
 
 
 def ranked_places(
@@ -296,7 +296,8 @@ def worth_of_places(
 
 
 _SURE_SHARE = 0.5
-"""Share of the query's terms in one match from which matches by words are fully trusted."""
+"""If one match has at least this share of the query's terms, matches by words are trusted fully, and those by meaning
+count less."""
 _SURE_SCORE = 2.0
 """Score of the best match from which matches by words are fully trusted, in units of the logarithm of the number of
 entries."""
@@ -305,7 +306,7 @@ _NO_CHANCE = 1.6
 _AGREED = 0.7
 """Closeness (nearness in meaning) from which a match by words also counts as a match by meaning."""
 _DOUBT = 3.0
-"""Exponent by which trust in matches by words falls: faster than the share, the score or the closeness."""
+"""Exponent: trust in matches by words falls with this power of the share, the score or the closeness."""
 
 
 def trust_in_words(best: float, *, share: float, closeness: float, entries: int) -> float:

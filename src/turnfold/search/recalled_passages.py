@@ -85,9 +85,10 @@ _PIECE = late_pattern(
 )
 _CUT = "…"
 _INSIDE = 1e-6
-"""Score of a piece of text that has no term of the query but lies in the part nearest in meaning."""
+"""Score of a piece of text without any term of the query that lies in the part nearest in meaning; lower than that of
+any term."""
 _MARKS = 4
-"""Tokens reserved for the ellipses before and after an excerpt."""
+"""Tokens kept free for the ellipses (`…`) before and after an excerpt."""
 
 
 def excerpt(
@@ -365,7 +366,7 @@ def _lines(recalled: Sequence[Recalled], words: _Words) -> Iterator[str]:
 
 
 class _Floor(NamedTuple):
-    """The least score of an entry that is shown although it was not asked for with a query."""
+    """The least score of a match that is shown for a user's message, as shares of two other scores."""
 
     of_chance: float
     """Least score of a shown match, as a share of the score for one rare word that is shared by chance."""
@@ -378,8 +379,8 @@ _FOR_QUESTION = _Floor(0.0, 0.0)
 was lost."""
 _FOR_OTHERS = _Floor(0.5, 0.4)
 _MOST_BEST = 2.0
-"""Upper limit of the best score, in units of a rare word shared by chance: a long message repeats much of its best
-match."""
+"""To choose which matches are shown, the best score counts at most as much as this many rare words that are shared by
+chance. A long message repeats most words of its best match, and that score would exclude all other matches."""
 _QUESTION_MARK = late_pattern(r"[?？]")
 _QUESTION_WORD = late_pattern(
     r"^\W*(?:and |so |but |or |ok(?:ay)? |again |also )*"
@@ -388,7 +389,8 @@ _QUESTION_WORD = late_pattern(
     re.IGNORECASE,
 )
 _LONGEST_QUERY = 8_000
-"""Most characters of a user's message that are searched for; of a longer message, its beginning and its end."""
+"""Most characters of a user's message that are searched for; of a longer message, only its beginning and its end are.
+"""
 
 
 def telling_part(message: str) -> str:
@@ -429,7 +431,7 @@ def is_question(message: str) -> bool:
 
 
 _COVERED = 0.7
-"""Share of a query's terms from which an entry counts as the one that was asked about."""
+"""An entry that has at least this share of the query's terms counts as the one that was asked about."""
 _COVERED_PAIRS = 0.5
 """Like `_COVERED`, for a query with Chinese, in which every other pair of characters belongs to two words."""
 
@@ -451,9 +453,10 @@ _PAST = late_pattern(
     re.IGNORECASE,
 )
 _REPEATED = 0.6
-"""Share of their terms that a question and a repetition of it have in common."""
+"""A question counts as a repetition of an earlier one if they share at least this part of their terms."""
 _AS_GOOD = 0.6
-"""Share of a match's score from which another entry with the same words counts as equally good."""
+"""An entry with the same matching words counts as equally good as the best one if its score is at least this share of
+the best score."""
 
 
 def answers_first(
@@ -517,7 +520,8 @@ def is_searchable(terms: Iterable[str]) -> bool:
 _ASKED = late_pattern(r"[?？][\s\W]*$|(?:吗|呢|么)[\s\W]*$")
 """Matches the end of a text that ends with a question."""
 _FEW_WORDS = 3
-"""Most words of a reply that says nothing without its question; a Chinese character counts half."""
+"""Most words (two Chinese characters count as one) of a reply such as "the blue one" that says nothing without its
+question."""
 _ANSWERED_WITHIN = 8
 """Most entries after a question in which its answer is searched for, because tool calls and results come between."""
 
@@ -544,11 +548,14 @@ def company(entries: Mapping[int, Entry], *, after: int, before: int) -> dict[in
 
 
 _LONGEST_END = 80
-"""Number of characters at the end of a text that are checked for a question."""
+"""Number of characters at the end of a message in which a question is looked for."""
 
 
 def _answer(question: Entry, entries: Mapping[int, Entry], before: int) -> list[int]:
-    """Return [seq] of the answer to an entry; [0] if it cannot be shown, [] if it is not in the searched part."""
+    """Return the log position of the answer to a question, as a list with one number.
+
+    Returns [0] if the answer cannot be shown, and [] if it is not in the part of the log that is searched.
+    """
     for seq in range(question.seq + 1, question.seq + 1 + _ANSWERED_WITHIN):
         if seq >= before:
             return []
@@ -569,27 +576,28 @@ def is_brief(text: str) -> bool:
 
 
 _HEADING = 8
-"""Average tokens of the line above a passage."""
+"""Tokens that the line above a passage has on average, for estimates."""
 _SPEAKER = 3
-"""Average tokens of the speaker before a text."""
+"""Tokens that the name of the speaker before a text has on average, for estimates."""
 _ROUNDS = 3
-"""Most rounds in which left over tokens (estimates were too high) are filled with more entries."""
+"""Most rounds in which tokens that are left over, because estimates were too high, are filled with more entries."""
 _DAMPED_TOKENS = 100
 """Length in tokens from which the score of an entry is reduced noticeably; see `_offers`."""
 _EXCERPT = 300
 """Most tokens of the excerpt of an entry that is more than twice as long; the excerpt is tried first."""
 _COMPANY_TOKENS = 150
-"""Most tokens of the excerpt of a long entry that is shown only because of another entry, such as the answer to a
-question."""
+"""Most tokens of the excerpt from a long entry that is shown only because of another one, such as the answer to a
+recalled question."""
 _MOST_COMPANY = 4
-"""Most entries that are shown because of one other entry."""
+"""Most entries that are shown only because of one recalled entry, such as the answer to a question."""
 _FEWEST_READ = 100
 _MOST_READ = 600
 _PAIRED = 60
 """Number of best matches whose neighbouring entries are read too, because a question and its answer are shown
 together."""
 _GAP = 8
-"""Most unneeded entries read between two needed ones, to save a second request to the store."""
+"""If at most this many entries lie between two that are needed, they are read too, to save a second request to the
+store."""
 
 
 def places_to_read(

@@ -52,12 +52,14 @@ anyway."""
 _LONG = 20_000
 """Characters of a text above which each distinct word is split into terms only once, because most words repeat."""
 _LONG_RUN = 20_000
-"""Most characters of a run of CJK characters that are counted in one call."""
+"""A run of Chinese, Japanese or Korean characters is counted in pieces of this many characters, so that other threads
+can run in between."""
 _CACHED_LENGTH = 2_000
 _CACHED_TEXTS = 1_024
 """Number of texts of at most `_CACHED_LENGTH` characters whose terms are cached: about 20 MB if all are long."""
 _FEW = 128
-"""Number of CJK terms up to which they are counted one by one; for more, counting all terms of the text is faster."""
+"""Up to this number, the Chinese, Japanese and Korean terms of a query are counted one by one; for more, counting all
+terms of the text is faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ class _Counted(NamedTuple):
 
 
 def _counted(text: str, wanted: WantedTerms | None = None) -> _Counted:
-    """Count the terms of a text; `words` may lack those that are not `wanted`."""
+    """Count the terms of a text; terms that are not `wanted` may be missing in the result."""
     plain = plain_text(text)
     runs = () if plain.isascii() else list(found_in(CHARACTERS, plain))
     words: dict[str, int] = {}

@@ -1,8 +1,8 @@
 """Limits on concurrent requests per tenant, and token counting off the event loop, so that no tenant blocks the others.
 
 Each tenant has a number of requests that may run at once. Further requests wait in the tenant's own queue, first come
-first served; when the queue is full, they are refused. Requests that search, rank, count or fold have a smaller limit,
-because their computing slows down everybody. A request that takes too long is cancelled.
+first served; when the queue is full, they are refused. Requests that search, rank, count or fold (compact) have a
+smaller limit, because their computing slows down everybody. A request that takes too long is cancelled.
 
 The tokens of a long text are counted in a thread before the text is stored, and the count is cached for a moment, so
 that neither the store nor the session counts on the event loop (`CountedTexts`). Counting long texts releases the
@@ -32,7 +32,7 @@ _RETRY_SECONDS: Final = 1.0
 _LONG_TEXT: Final = 10_000
 """Least characters of a text whose tokens are counted in a thread instead of on the event loop."""
 _REMEMBERED: Final = 16_000_000
-"""Most characters that the texts in the cache of counts may have together."""
+"""Most characters of all texts whose token counts are cached, together; beyond that, the oldest are dropped."""
 
 
 class CountedTexts:

@@ -70,7 +70,7 @@ _HEAVY: Final = frozenset(
     "diff_snapshots take_snapshot fork checkpoint_short_memory erase verify_erasure history turn by_client_id calls "
     "checkpoints snapshot snapshots snapshot_files snapshot_file findings".split()
 )
-"""Operations that search, rank, count or fold, and so need much computing, or that may return megabytes."""
+"""Operations that search, rank, count or fold (compact), and so need much computing, or that may return megabytes."""
 _MOST_PARAMETERS: Final = 100
 _LONG_QUERY: Final = 2_000
 """Most bytes of a request (of an operation in `_COUNTED`) that counts as light; a larger one counts as heavy (much
@@ -153,9 +153,10 @@ class Endpoint:
         if not keeps_reply:
             found = await result()
             return found if isinstance(found, Response) else _json(msgspec.json.encode(found))
-        digested = b"\0".join([operation.name.encode(), repr(dict(request.params)).encode(), sent])
+        recognised = b"\0".join([operation.name.encode(), repr(dict(request.params)).encode()])
         conversation = request.params.get("session") or request.conversation_id
-        reply = state.replies.of(Tenant(caller.tenant), conversation, request.key, digested)
+        place = Tenant(caller.tenant), conversation
+        reply = await state.replies.of(*place, request.key, recognised, sent)
         stored = await reply.stored()
         return _json(stored or await reply.store(msgspec.json.encode(await result())))
 

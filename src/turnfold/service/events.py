@@ -38,12 +38,12 @@ __all__ = (
 
 
 _POLL: Final = 1.0
-"""Seconds between two polls of the store."""
+"""Longest time in seconds between two checks of the store for new calls."""
 _SHARE: Final = 20
 """A tenant's stream pauses this many times as long as its last poll took, so that it polls 5 % of the time at most."""
 _LONGEST_REST: Final = 10.0
 _KEEP_ALIVE: Final = 15.0
-"""Seconds without events after which a stream sends a keep-alive comment."""
+"""After this many seconds without an event, a stream sends a comment, so that proxies do not close the connection."""
 _PAGE: Final = 200
 _CALLS: Final = 16
 """Number of calls that are read at once; one call may have a quarter of a megabyte."""
@@ -53,7 +53,8 @@ _MARGIN: Final = 2_000_000
 _FOLLOWED: Final = 10_000
 """Number of conversations that one stream remembers; exceeded only while more of them change within seconds."""
 _LONGEST_CALL: Final = 600_000_000
-"""Longest time between the start of a call and its storage, in microseconds."""
+"""Longest time, in microseconds, that may pass between the start of a call and its storage; a call stored later may be
+missed by event streams."""
 
 
 @dataclass(slots=True)

@@ -1,9 +1,9 @@
 """Responses that are stored under their Idempotency-Key, and sent again when a client retries the request.
 
 Only writes that are not appends need one (a repeated append finds its first result in the log). Without it, the retry
-of a fold, fork or removal would get another response, such as "nothing to fold" or "exists already". The response is
-stored with the conversation, so that any process can send it again. If a process dies after the work but before it
-stored the response, the retry does the work again and gets a new response.
+of a fold (compaction), fork or removal would get another response, such as "nothing to fold" or "exists already". The
+response is stored with the conversation, so that any process can send it again. If a process dies after the work but
+before it stored the response, the retry does the work again and gets a new response.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import msgspec
 
 from turnfold.errors import Conflict, ConversationDeleted, IdReused
 from turnfold.records import Document
-from turnfold.stores import Scope, Store
+from turnfold.stores import Redaction, Scope, Store, redaction_of
 
 __all__ = (
     "IdempotentReplies",
@@ -61,9 +61,18 @@ class IdempotentReplies:
     )
     """Conversation -> time of its next scan for expired responses, and the key after which the scan begins."""
 
-    def of(self, scope: Scope, conversation: str, key: str, request: bytes) -> StoredReply:
-        """Return an object that reads or stores the response of the request with this Idempotency-Key."""
-        return StoredReply(self, scope, conversation, key, request)
+    async def of(
+        self, scope: Scope, conversation: str, key: str, request: bytes, body: bytes = b""
+    ) -> StoredReply:
+        """Return an object that reads or stores the response of the request with this Idempotency-Key.
+
+        `request` and its JSON `body` are what the request is recognised by; a digest of them is stored.
+        """
+        redaction = redaction_of(self.store)
+        if redaction is not None:  # a digest of a secret would confirm a guess of it
+            request, body = await asyncio.to_thread(_without_secrets, redaction, request, body)
+        digest = blake2b(b"\0".join([request, body]), digest_size=16).hexdigest()
+        return StoredReply(self, scope, conversation, key, digest)
 
     def is_expired(self, at: float) -> bool:
         """Return True if a response stored at `at` (seconds since 1970) has expired."""
@@ -104,12 +113,12 @@ class StoredReply:
     """The stored response of one request: read it, or store it under the request's Idempotency-Key."""
 
     def __init__(
-        self, replies: IdempotentReplies, scope: Scope, conversation: str, key: str, request: bytes
+        self, replies: IdempotentReplies, scope: Scope, conversation: str, key: str, digest: str
     ) -> None:
         self._replies = replies
         self._place = scope, conversation
         self._key = key
-        self._digest = blake2b(request, digest_size=16).hexdigest()
+        self._digest = digest
         self._version = 0
 
     async def stored(self) -> bytes | None:
@@ -140,6 +149,12 @@ class StoredReply:
             self._replies.kept += 1
             await self._replies.prune(*self._place)
         return answer
+
+
+def _without_secrets(redaction: Redaction, request: bytes, body: bytes) -> tuple[bytes, bytes]:
+    value: object = msgspec.json.decode(body) if body else None
+    told = redaction.unnumbered_value([request.decode(), value])
+    return msgspec.json.encode(told), b""
 
 
 def _decoded_reply(document: Document) -> _ReplyRecord:

@@ -1,16 +1,15 @@
 """Limits of a service: size of a body, requests per access token, and tokens and bytes of the messages of a tenant.
 
-Each error shows the numbers and, if waiting helps, how long to wait. The rate is limited per access token and
-process.
+Each error shows the numbers and, if waiting helps, how long to wait. The rate is limited per access token and process.
 
 The quota of (model) tokens is checked against the totals in the listing of conversations, without reading messages. The
-byte quota covers messages, summaries and the documents stored with them (pins, state, snapshots, findings, manifests,
-stored responses), each with `ROW_BYTES` added. The bytes are found by a scan, at most once a minute: it reads the new
-entries and the documents of changed conversations; only the first scan of a tenant after startup reads everything.
-Services without a byte quota do not scan.
+byte quota covers messages, summaries and the documents stored with them (pins, state, snapshots, remembered tool
+results, manifests, stored responses), each with `ROW_BYTES` added. The bytes are found by a scan, at most once a
+minute: it reads the new entries and the documents of changed conversations; only the first scan of a tenant after
+startup reads everything. Services without a byte quota do not scan.
 
-Between two scans a process adds the bytes that it writes itself: `Quota.metered` wraps the store that the
-service opened and, if that is a cache, the durable store it caches, which some writes reach directly. Several processes
+Between two scans a process adds the bytes that it writes itself: `Quota.metered` wraps the store that the service
+opened and, if that is a cache, the durable store it caches, which some writes reach directly. Several processes
 together may exceed the quota by what they write between two scans. The usage of a bounded number of tenants is cached;
 the least recently used is evicted.
 """
@@ -62,12 +61,12 @@ __all__ = (
 
 
 ROW_BYTES: Final = 100
-"""Bytes added to the content of each message, summary and document, for its keys and index entries."""
+"""Bytes that the quota adds for each message, summary and document, for its keys and index entries."""
 
 
 _MOST_BUCKETS: Final = 10_000
 _LARGEST_ANSWER: Final = 64 << 20
-"""Most bytes of the entries in one response, where they cannot be read in pages."""
+"""Most bytes of the entries in a response that cannot be read in pages; beyond that the request is refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +90,7 @@ class Limits:
     concurrent: int = 64
     """Most requests of a tenant that run at once."""
     heavy: int = 2
-    """Most requests of a tenant that run at once and need much computing: search, rank, count or fold."""
+    """Most requests of a tenant that run at once and need much computing: search, rank, count or fold (compact)."""
     queued: int = 64
     """Most requests of a tenant that wait until others end; more are refused."""
     request_seconds: float = 300.0
@@ -279,7 +278,7 @@ class RateLimit:
 
 _PAGE: Final = 1_000
 _MOST_TENANTS: Final = 1_024
-"""Most tenants whose usage is cached."""
+"""Most tenants whose usage (tokens and bytes) is cached; the one used least recently is dropped first."""
 _MOST_DOCUMENTS: Final = 10_000
 """Most documents written between two scans whose sizes are kept by name; after more, a scan is due."""
 _MOST_CONVERSATIONS: Final = 200_000
@@ -354,6 +353,11 @@ class Quota:
         """Return a wrapper of the store that counts all writes; the store itself if there is no quota."""
         if not self.tokens and not self.bytes:
             return self.store
+        redaction = redaction_of(self.store)
+        if redaction is not None:
+            redaction.on_stored = lambda scope, conversation, document: self.put(
+                scope.tenant, conversation, document
+            )
         return cast("Store", _MeteredStore(self.store, self))
 
     async def check(self, tenant: str, *, brings: int = 0, log: bool = True) -> None:

@@ -1,8 +1,9 @@
 """Starting, running (with uvicorn) and graceful shutdown of the service, and limits on its connections.
 
 On SIGINT or SIGTERM the service stops accepting connections, ends its event streams, and finishes first its running
-requests and then its running folds, for up to `drain` seconds each. After that it cancels them. A cancelled fold
-releases its lease, so another process can fold at once. On a second signal it cancels and exits immediately.
+requests and then its running folds (compactions), for up to `drain` seconds each. After that it cancels them. A
+cancelled fold releases its lease, so another process can fold at once. On a second signal it cancels and exits
+immediately.
 
 Connections have limits that apply before authorization. A connection is closed if the headers or the body of a request
 do not arrive in time, or if the client does not read what it was sent. If the largest number of connections is reached,
@@ -114,7 +115,7 @@ class ServiceOptions:
     index_process: bool = True
     """True to compute the search terms of long texts in a separate process; useful with SQLite only."""
     drain: float = 60.0
-    """Seconds that running requests, and then running folds, get to finish at shutdown."""
+    """Seconds that running requests, and then running folds (compactions), get to finish at shutdown."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:
@@ -306,7 +307,7 @@ def _counter(model: str) -> TokenCounter:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn server that ends event streams and folds when a signal arrives."""
+    """uvicorn server that ends event streams and folds (compactions) when a signal arrives."""
 
     def __init__(self, config: uvicorn.Config, state: ServiceState, drain: float) -> None:
         super().__init__(config)
@@ -370,7 +371,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 _IDLE_SECONDS: Final = 30
-"""Seconds after which a connection without a further request is closed."""
+"""After this many seconds without a further request, an open connection is closed."""
 _RESERVED: Final = 128
 """Number of open files that the process may need in addition to its connections: stores, logs, calls to models."""
 _LEAST: Final = 16

@@ -32,7 +32,8 @@ __all__ = (
 
 
 _PROBE_EVERY: Final = 0.5
-"""Least seconds between two checks of the store for health probes, which need no token."""
+"""Least seconds between two checks of the store for health probes, which need no token; in between, the last result is
+returned."""
 _MOST_TENANTS: Final = 1_024
 """Most tenants whose memory objects are cached; an evicted one is made again from the store."""
 
@@ -147,7 +148,7 @@ class ServiceState:
             signal.send()
 
     async def close(self, *, cancel: bool = False) -> None:
-        """Finish the running folds, or cancel them, and close the store. Closing twice is allowed."""
+        """Finish the running folds (compactions), or cancel them, and close the store. Closing twice is allowed."""
         self.stop()
         await self.config.runtime.finish(cancel=cancel)
         await self.config.store.close()

@@ -135,15 +135,19 @@ PYDANTIC_AI_HOMES: Final = AdapterHomes(
 )
 CLAUDE_HOMES: Final = AdapterHomes("claude-agent-sdk", "project:", "claude-transcript", short_name)
 ADAPTER_HOMES: Final = (LANGGRAPH_HOMES, PYDANTIC_AI_HOMES, CLAUDE_HOMES)
-"""All adapters that keep data of sessions in conversations of their own (homes), with their default names."""
+"""How the adapters for LangGraph checkpoints, PydanticAI and the Claude Agent SDK name the conversations in which they
+keep data of a session (homes), with the default names. LangGraph's long-term store is apart, in `ITEM_HOMES`."""
 ITEM_HOMES: Final = AdapterHomes(
     "langgraph-store", "namespaces", "langgraph-namespace", document_name, plain_keys=True
 )
-"""LangGraph's long-term store with its default name."""
+"""How LangGraph's long-term store names the conversations in which it keeps its items, with the default name."""
 
 
 def is_adapter_conversation(conversation: str) -> bool:
-    """Return True if this is a home or an index of an adapter with its default name, and not a session."""
+    """Return True if an adapter uses this conversation for its own data, under its default name.
+
+    False for a session.
+    """
     return any(
         each.is_index(conversation) or each.owner_of(conversation)
         for each in (*ADAPTER_HOMES, ITEM_HOMES)
@@ -274,7 +278,10 @@ async def erase_derived(
 async def _index_documents(
     store: Store, scope: Scope, adapter: AdapterHomes, owner: str
 ) -> list[tuple[str, str]]:
-    """Return the index documents about an owner, as (id of the index conversation, key)."""
+    """Return the documents that list where an adapter keeps the data of an owner.
+
+    Each is named by the id of its conversation (the index) and its key.
+    """
     key, several = adapter.key(owner), adapter.index.endswith(":")
     index = f"{adapter.name}:{adapter.index}"
     indexes = await _with_prefix(store, scope, index) if several else [index]

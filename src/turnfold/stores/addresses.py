@@ -47,7 +47,7 @@ _KEYWORDS: Final = re.compile(
 _PLAIN_OPTIONS: Final = frozenset(
     "application_name connect_timeout db protocol sslmode target_session_attrs".split()
 )
-"""Options of an address whose values are safe to show."""
+"""Names of options in a store's address whose values are no secrets, so that errors and logs may show them."""
 
 
 class Address(NamedTuple):

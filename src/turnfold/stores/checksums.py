@@ -110,7 +110,10 @@ def checked_row(found: Sequence[object], base: int, mark: LogMark) -> Row:
 
 
 def _text_checksum(text: str) -> int:
-    """Return the checksum of a text, the upper half of its row's checksum: searches read only the text."""
+    """Return the checksum of an entry's text, which is the upper half of the checksum of its row.
+
+    A search reads only the text, and checks it with this.
+    """
     return crc32(text.encode()) & 0x7FFFFFFF
 
 

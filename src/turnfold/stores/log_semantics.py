@@ -70,7 +70,8 @@ def log_mark(tenant: str, conversation: str) -> str:
 
 _EPOCHS_AT_ONCE = 32
 _epoch_pool: list[int] = []
-"""Random numbers drawn in advance, because one system call per epoch would take a tenth of the time of an append."""
+"""Random numbers drawn in advance. Every append stores one as the conversation's epoch, and one system call per append
+would take a tenth of its time."""
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_epoch_pool.clear)
 
@@ -195,7 +196,10 @@ def plan_append(
 
 
 def _repeated(batch: Batch, known: Mapping[str, Stored]) -> Stored:
-    """Return the first stored entry of a batch that is appended again; raise `IdReused` if it is not the same batch."""
+    """Return the stored entries' result for a batch that is appended again (a retry).
+
+    Raises `IdReused` if the batch is not the one that was stored.
+    """
     first = 0
     for offset, (entry, body) in enumerate(zip(batch.entries, batch.bodies, strict=True)):
         if not entry.client_id:

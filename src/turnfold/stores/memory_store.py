@@ -599,7 +599,7 @@ class _Place(NamedTuple):
 
     candidate: Candidate
     arrival: int
-    """Position of its conversation among those of the tenant, by time of creation."""
+    """Position of the conversation among those of its tenant, by time of creation."""
     marks: frozenset[str]
     created: int
     turn: int

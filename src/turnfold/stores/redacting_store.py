@@ -90,7 +90,7 @@ _PASSED: Final = frozenset(
     """blocking head view read read_turn find tail live_checkpoint checkpoints get_document documents drop_document
     conversations search capture health close""".split()
 )
-"""Attributes that are passed on unchanged to the store behind this one: none of them writes."""
+"""Names of attributes that are passed on unchanged to the store behind this one, because they write nothing."""
 _VECTORS: Final = "meaning:"
 _NUMBERED: Final = re.compile(r"(\[redacted: [a-z][a-z -]{0,39}?) \d{1,9}\]")
 
@@ -100,9 +100,10 @@ class _Labels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     salt: str
     first: dict[str, int] = {}
-    """Kind -> the highest number of a label whose value is not known; the first of `hashes` has the next number."""
+    """Kind of secret -> the number of the last label whose value is forgotten. The values in `hashes` have the numbers
+    after it."""
     hashes: dict[str, list[str]] = {}
-    """Kind -> the keyed hashes of the values, in the order of their numbers."""
+    """Kind of secret -> the keyed hashes of the redacted values, in the order of the numbers in their labels."""
     v: int = 1
 
 
@@ -137,6 +138,8 @@ class Redaction:
         self._redactor = redactor
         self._key = blake2b(redactor.key or secrets.token_bytes(32)).digest()
         self._ledgers: SizedCache[tuple[str, str], _Ledger] = SizedCache(limit=_MAX_LEDGERS)
+        self.on_stored: Callable[[Scope, str, Document], None] | None = None
+        """Called with each stored version of the numbers: a wrapper of the redacting store does not see them."""
 
     async def apply(
         self, scope: Scope, conversation: str, change: Callable[[Redact], _T]
@@ -204,6 +207,10 @@ class Redaction:
         made = redact_message(message, self._redact(_without_number, counts))
         made = redact_message(made, lambda text: _NUMBERED.sub(r"\1]", text))
         return _with_counts(made, counts)
+
+    def unnumbered_value(self, value: object) -> object:
+        """Return a JSON value whose labels have no numbers; it is the same in every process, and nothing is stored."""
+        return redact_value(value, self._redact(_without_number, Counter()))
 
     def numbered(self, numbers: dict[tuple[str, str], int] | None) -> Callable[[_T], _T]:
         """Return a function that redacts the parts of a restored conversation: entries, documents, checkpoints.
@@ -321,7 +328,7 @@ class Redaction:
         ledger: _Ledger,
         missing: Iterable[tuple[str, str]],
     ) -> _Ledger | None:
-        """Store the hashes of new values, which number their labels.
+        """Store the hashes of new values; the place of a hash in the list is the number of its label.
 
         Returns None if another writer stored some first.
         """
@@ -336,6 +343,8 @@ class Redaction:
             )
         except Conflict:
             return None
+        if self.on_stored is not None:
+            self.on_stored(scope, conversation, written.document)
         return _Ledger(labels, written.document.version)
 
     def _hash(self, salt: str, kind: str, value: str) -> str:

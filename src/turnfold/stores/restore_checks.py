@@ -33,7 +33,7 @@ __all__ = (
 _LARGEST_BATCH = 500
 _LARGEST_BATCH_BYTES = 4 << 20
 _LARGEST_NUMBER = 1 << 60
-"""Largest time or version accepted, low enough that every backend can count up from it."""
+"""Largest time or version that a restore accepts: low enough that every backend can count up from it."""
 
 
 class RepeatedId(IdReused):

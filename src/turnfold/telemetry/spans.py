@@ -1,4 +1,4 @@
-"""Names and attributes of the trace spans of a memory: contexts, folds, recalls and model calls.
+"""Names and attributes of the trace spans of a memory: contexts, folds (compactions), recalls and model calls.
 
 They follow OpenTelemetry's semantic conventions for GenAI (`gen_ai.…`, `error.type`); what the conventions do not
 define is under `turnfold.`. Like the metrics, spans never contain text of a conversation, of a query or of an error.

@@ -19,7 +19,7 @@ from turnfold.text import is_chinese
 __all__ = ("main",)
 
 _SHOWN = 200
-"""Most characters of the newest message in an answer."""
+"""Most characters of the newest message that the local test server repeats in its answer."""
 
 
 def main() -> int:

@@ -49,7 +49,7 @@ _LONGEST_NAME = 64
 _OPENING = late_pattern(r"(?P<note>[^\n]*)\n<(?P<label>[^\s<>]+) (?P<mark>[0-9a-f]+)>(?=\n)")
 _GAP = "\n\n"
 _LANGUAGE_SAMPLE = 4_000
-"""Number of characters at the beginning of a text by which its language is detected."""
+"""Number of characters at the beginning of a text that decide if the line for it is Chinese or English."""
 
 
 class FenceNote(NamedTuple):

@@ -51,9 +51,9 @@ _NAMED = late_pattern(
     re.IGNORECASE | re.VERBOSE,
 )
 _LONGEST = 2_000
-"""Most characters of a question that are searched for days."""
+"""Most characters at the beginning of a question that are searched for days; the rest is ignored."""
 _MOST = 4
-"""Most days or periods that are returned for one question."""
+"""Most days or periods that are returned for one question; further ones are ignored."""
 _HAN_DIGITS = {digit: value for value, digit in enumerate("一二三四五六七八九十", 1)} | {"两": 2}
 _WORDS = {
     word: value

@@ -26,7 +26,7 @@ _MOST_FOLDERS = 16
 _LONGEST = 1024
 """Longest path in characters; a longer run of characters is taken for data, not for a path."""
 _LONGEST_ENDING = 8
-"""Longest file extension in characters."""
+"""Most characters of a file extension; a name with a longer one is not taken for a file."""
 _MAY_BE_PATH = late_pattern(r"[\\/.]")
 _RUN = late_pattern(r"[\w.+@~\\/:-]+")
 _LATIN = late_pattern(r"[A-Za-z0-9_.+@~\\/:-]+")

@@ -11,9 +11,9 @@ __all__ = ("is_program_output",)
 
 
 _MOST_READ = 24_000
-"""Most characters of a text that are checked, half of them from each end."""
+"""Most characters of a text that are checked for program output; of a longer text, half of them from each end."""
 _FEWEST = 3
-"""Least lines of program output in a text that counts as program output."""
+"""A text counts as program output only if at least this many of its lines look like that."""
 _PROMPT = late_pattern(
     r"\s*(?:\(Open file: |\(Current directory: |\[File: [^\n]*\(\d+ lines total\)|>>> |In \[\d+\]: "
     r"|\(\d+ more lines (?:above|below)\)|[\w.~@:/()\[\]-]{0,80}[$%](?:\s|$))"
@@ -40,7 +40,7 @@ _LEAST_CODE = 0.25
 """Least share of code among numbered lines that count as program output; a user's own numbered list has no code."""
 _STOPS = tuple(".!?:。！？：")
 _WORDS = 3
-"""Least words of a line that counts as a sentence written by a person."""
+"""A line counts as a sentence written by a person only if it has at least this many words."""
 
 
 def is_program_output(text: str) -> bool:

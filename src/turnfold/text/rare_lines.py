@@ -27,15 +27,15 @@ class UnusualLine(NamedTuple):
 
 
 _FEWEST_LINES = 12
-"""Fewest lines of a text in which rare lines are searched for."""
+"""In a text with fewer lines than this, no rare lines are searched for."""
 _LONGEST = 500_000
 """Number of characters at the beginning of a text whose lines are compared; after them only failures are found."""
 _LONGEST_LINE = 300
-"""Most characters of a line that is returned."""
+"""A line with more characters than this is never returned as a rare line."""
 _MOST_SHARE = 0.1
 """Largest share of all lines that can count as unusual; if more differ, the text does not repeat itself."""
 _RARE_SHARE = 0.02
-"""Share of the lines up to which a word counts as rare."""
+"""A word counts as rare if at most this share of the lines has it."""
 _TIMES_MEDIAN = 3.0
 """An unusual line has at least this many times the score of the median line."""
 _LEAST_SCORE = 2.0

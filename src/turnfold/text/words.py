@@ -196,7 +196,7 @@ _ENGLISH_WORD = late_pattern(r"[a-z]{4,}")
 _STEM = late_pattern(r"[a-z]{2,}")
 """Matches the stem of an English word; a word that is not all English letters is its own stem."""
 _BEGINNING = 4
-"""Number of letters at the beginning of a word and of its stem that are compared."""
+"""Number of letters at the beginning of a word that are compared first, to exclude words that cannot match."""
 _VOWEL = late_pattern(r"[aeiouy]")
 _SHORT = late_pattern(r"[^aeiouy]*[aeiouy][^aeiouwxys]")
 """Matches a short word without its final e, which it lost before an ending: "hik" of hiking."""

@@ -44,7 +44,7 @@ weight."""
 
 
 _NEWEST = 9
-"""Number of newest usage reports from which the correction factor of token counts is computed."""
+"""Number of newest usage reports of a provider from which the correction factor of token counts is computed."""
 _FEWEST = 3
 """Least usage reports from which a correction factor is computed; with fewer, counts are not corrected."""
 _LEAST_TOKENS = 256

@@ -78,7 +78,7 @@ __all__ = (
 
 
 FORMULA_FRAMING: Final = 4
-"""Tokens that the rule of thumb adds for the structure of a message."""
+"""Tokens that the rule of thumb (4 characters per token) adds to a message for its structure."""
 
 _SIGNS: Final = r"!-/:-@\[-`{-~"
 _PIECES: Final = re.compile(
@@ -104,7 +104,7 @@ _RULES: Final = re.compile(r"(.)\1\1")
 """Matches a horizontal rule (a row of dashes) inside other signs, as in a Markdown table; it is one token."""
 
 _SHORTEST_IN_DOUBT: Final = 3
-"""Shortest run of letters, signs or blanks that may cost more than one token."""
+"""A run of letters, signs or blanks that is shorter than this always counts as one token."""
 _LONGEST_WORD: Final = 20
 """Longest run of letters that counts as one word; each further letter costs extra."""
 _LETTER_OF_NO_WORD: Final = 0.3

@@ -276,17 +276,17 @@ GENERIC: Final = ImageRule(
 )
 
 _AUDIO_TOKENS_A_SECOND: Final = 32
-"""Google, 'Audio understanding': 32 tokens a second. OpenAI's realtime guide: 10 for input audio."""
+"""Tokens per second of audio. Google, "Audio understanding": 32. OpenAI's realtime guide: 10 for input audio."""
 _AUDIO_BYTES_A_SECOND: Final = 4_000
-"""32 kbit/s, the low end of compressed speech; a better recording has more bytes per second."""
+"""Bytes per second assumed for audio: 32 kbit/s, the low end of compressed speech. A better recording has more."""
 
 _PDF_TOKENS_A_PAGE: Final = 3_000 + 1_600
-"""Anthropic, 'PDF support': 1,500 to 3,000 tokens of text a page, and the page also as an image.
-OpenAI sends text and image too; Google counts 258 (Gemini 2) or 560 (Gemini 3) a page."""
+"""Tokens per page of a PDF. Anthropic, "PDF support": 1,500 to 3,000 for the text, and the page also as an image.
+OpenAI sends text and image too; Google counts 258 (Gemini 2) or 560 (Gemini 3)."""
 _PDF_BYTES_A_PAGE: Final = 20_000
 """Bytes of a small page of typeset text; a file of this size with pictures has fewer pages."""
 _MOST_PDF_PAGES: Final = 100
-"""Anthropic, 'PDF support': the most pages of one request."""
+"""Most pages of a PDF that are counted: Anthropic accepts no more in one request ("PDF support")."""
 _UNKNOWN_PAGES: Final = 10
 """Pages assumed for a document of unknown size: a convention, not an upper bound."""
 _TEXT_BYTES_A_TOKEN: Final = 2

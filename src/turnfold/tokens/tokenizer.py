@@ -62,19 +62,21 @@ _loading = threading.Lock()
 _without_lock = False
 """True if long texts are encoded without holding the interpreter lock."""
 _LONG_TEXT: Final = 4_096
-"""Least characters of a text for whose encoding the lock is released."""
+"""From this many characters on, a text is encoded without holding Python's interpreter lock, so that other threads run
+meanwhile."""
 
 _STRETCH: Final = 65_536
 """Number of characters of a section: a text of more than two sections is encoded section by section."""
 _JOINT: Final = 512
-"""Number of tokens at the end of a section in which the start of the next section is searched for."""
+"""A long text is encoded in sections that overlap; this is the number of tokens at the end of one in which the start of
+the next is chosen."""
 _TRIES: Final = 4
-"""Most places that are tried as the start of the next section before the section is made longer instead."""
+"""Most places that are tried as the start of the next section of a long text; then the section is made longer instead.
+"""
 _CACHED_PIECE: Final = 256
 _CACHED_CHARACTERS: Final = 16_000_000
-"""Characters of texts longer than `_CACHED_PIECE` after which the tokenizer's cache is cleared.
-
-The cache holds 65,536 pieces of any length, and a piece may be as long as the text it comes from."""
+"""The tokenizer caches 65,536 pieces of any length. After this many characters of texts longer than `_CACHED_PIECE`,
+its cache is cleared, because a piece may be as long as its text."""
 _LETTERS: Final = re.compile(r"[^\W\d_]+")
 _SPACES: Final = re.compile(r"\s+")
 

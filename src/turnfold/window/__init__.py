@@ -17,20 +17,20 @@ from turnfold.window.context import (
 )
 from turnfold.window.counted_log import NO_RESULT, Piece, Transcript
 from turnfold.window.invariants import Rule, Violation, check
-from turnfold.window.prompt_sections import (
-    PINNED,
-    pins_too_large,
-    price,
-    summary_fence_cost,
-    summary_message,
-    summary_tokens,
-)
 from turnfold.window.shortened_messages import (
     common_cap,
     may_be_shrunk_from,
     shrink_lines,
     shrink_message,
     shrink_text,
+)
+from turnfold.window.shortened_prompt_sections import (
+    PINNED,
+    pins_too_large,
+    price,
+    summary_fence_cost,
+    summary_message,
+    summary_tokens,
 )
 from turnfold.window.strategies import (
     Choice,

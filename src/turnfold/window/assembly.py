@@ -18,8 +18,8 @@ from turnfold.errors import BudgetTooSmall, InvalidOption
 from turnfold.records import Message
 from turnfold.window.context import Anchor, Context, Omission, Outcome, list_omissions
 from turnfold.window.counted_log import Piece, Transcript
-from turnfold.window.prompt_sections import Overhead, price
 from turnfold.window.shortened_messages import READABLE, SMALLEST_CAP, common_cap
+from turnfold.window.shortened_prompt_sections import Overhead, price
 from turnfold.window.strategies import Choice, Room, SpanView, Strategy, oldest_first
 
 __all__ = (
@@ -81,14 +81,17 @@ def _check_tail(tail: Sequence[Message]) -> None:
 
 
 class _Extras(NamedTuple):
-    """The parts of a prompt that the caller passes and that are not in the log: tail messages and tool schemas."""
+    """The parts of a prompt that the caller passes and that are not in the log.
+
+    They are the messages after the conversation (pins, rules, recalled passages) and the tool schemas.
+    """
 
     tail: Sequence[Message]
     tools: Sequence[Mapping[str, object]]
     squeezes: int
     """How often the shares of system and summary may be halved; see `SQUEEZES`."""
     recall_room: int = 0
-    """Tokens that the tail may take beyond its share of the budget."""
+    """Tokens that the tail (pins, rules, recalled passages) may take beyond its share of the budget."""
 
 
 def next_anchor(
@@ -103,7 +106,10 @@ def next_anchor(
 def _decide(
     transcript: Transcript, budget: Budget, before: Anchor, strategy: Strategy, extras: _Extras
 ) -> tuple[_Window, Overhead]:
-    """Choose the window and count the overhead (system, summary, tail, tools); calls the strategy once."""
+    """Choose the window and count the overhead (system, summary, pins and recalled text, tools).
+
+    Calls the strategy once.
+    """
 
     def overhead_with(summary: str, squeeze: int) -> Overhead:
         return price(

@@ -22,6 +22,7 @@ from turnfold.records import Message, Misplaced
 from turnfold.text import fenced_blocks
 from turnfold.tokens import Certainty, TokenCounter, weakest
 from turnfold.window.counted_log import Transcript
+from turnfold.window.shortened_messages import media_left_out
 from turnfold.window.strategies import SpanView
 
 __all__ = (
@@ -122,19 +123,28 @@ class Outcome(StrEnum):
     """The message is not in the log: it is a placeholder for a missing tool result."""
 
 
+_LEFT_OUT = "; left out: "
+
+
 class Omission(NamedTuple):
     """A range of the log that is not sent as logged, how it was treated and why."""
 
     start: int
     stop: int
-    """End of the range of log positions, not included; `start` and `stop` are -1 and 0 for system, summary and tail."""
+    """End of the range of log positions, not included; `start` and `stop` are -1 and 0 for system, summary and tail
+    (pins, rules, recalled passages)."""
     outcome: Outcome
     reason: str
 
     @property
     def messages(self) -> int:
-        """Number of messages in this range of the log; 0 for system, summary and tail."""
+        """Number of messages in this range of the log; 0 for system, summary and tail (text after the window)."""
         return self.stop - self.start if self.start >= 0 else 0
+
+    @property
+    def leaves_out_media(self) -> bool:
+        """True if an image, a recording, a file or another part of the message is replaced by a note."""
+        return self.outcome is Outcome.SHRUNK and _LEFT_OUT in self.reason
 
 
 class Changed(NamedTuple):
@@ -283,9 +293,11 @@ class Context:
         self.positions = positions
         """Log position of each message of window and newest turn, in order; -1 for a placeholder."""
         self.ends = ends
-        """Index in `messages` after the last message of each section: system, summary, window, tail."""
+        """Index in `messages` after the last message of each section: system, summary, window, tail (pins, rules,
+        recalled passages)."""
         self.head = head
-        """Log position of a user message sent before the anchor, because the anchor is inside its turn; -1 for none."""
+        """Log position of a user message sent before the anchor (first message of the window), because the anchor is
+        inside its turn; -1 for none."""
         self.tools = tools
         """Tokens of the tool schemas."""
         self.budget = budget
@@ -351,7 +363,9 @@ class Context:
         return self.messages[edges[at] : edges[at + 1]]
 
     def tail_parts(self) -> dict[str, int]:
-        """Return the tokens of the tail by the label of each block: `pinned`, `rules`, `state`, `recalled`, and so on.
+        """Return the tokens of the tail (text after the window) by the label of each block.
+
+        Labels are `pinned`, `rules`, `state`, `recalled`, and so on.
 
         They add up to the tokens of the section: the tokens that join and frame the blocks are counted with the largest
         block.
@@ -475,10 +489,8 @@ def _unanswered(transcript: Transcript, start: int) -> Iterator[Omission]:
 def _shrunk(view: SpanView, first: int, head: int) -> Iterator[Omission]:
     for position, cap in view.caps.items():
         if (position >= first or position == head) and view.shortens(position):
-            was = view.transcript.costs[position]
-            yield Omission(
-                position,
-                position + 1,
-                Outcome.SHRUNK,
-                f"{was:,} tokens: no part above {cap:,} fits the budget",
-            )
+            log = view.transcript
+            why = f"{log.costs[position]:,} tokens: no part above {cap:,} fits the budget"
+            if media := media_left_out(log.messages[position], cap, log.counter):
+                why += f"{_LEFT_OUT}{', '.join(dict.fromkeys(media))}"
+            yield Omission(position, position + 1, Outcome.SHRUNK, why)

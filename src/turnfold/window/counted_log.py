@@ -89,15 +89,16 @@ class Transcript:
         self.partly_here: set[int] = set()
         """Positions of misplaced messages that are still shown in part where they were logged."""
         self.irregular_from = -1
-        """Index of the newest span that is shown differently than logged; -1 if there is none."""
+        """Index of the newest span (message group) that is shown differently than logged; -1 if there is none."""
         self.memo: dict[object, object] = {}
-        """Cache of `prompt_sections.price`: token counts of system, summary, tail and tools."""
+        """Cache of `shortened_prompt_sections.price`: token counts of system, summary, tail (pins, rules, recalled
+        passages) and tools."""
         self.last_overhead: tuple[object, object, object] | None = None
-        """Cache of the last result of `prompt_sections.price`: budget, key, result."""
+        """Cache of the last result of `shortened_prompt_sections.price`: budget, key, result."""
         self._sums = array("q", [0])
-        """Running sums of the tokens shown, by span."""
+        """Running sums of the tokens shown, by span (message group)."""
         self._counts = array("q", [0])
-        """Running sums of the messages shown, by span."""
+        """Running sums of the messages shown, by span (message group)."""
         self._shown: dict[int, list[Piece]] = {}
         """Index of a span (group of messages) -> the messages shown for it, if they differ from the logged ones."""
         self._homes: dict[int, tuple[int, ...]] = {}
@@ -185,11 +186,17 @@ class Transcript:
         return self.grouper.firsts[span] if span < len(self._sums) - 1 else len(self.messages)
 
     def homes_of(self, position: int) -> tuple[int, ...]:
-        """Return the spans with the calls that a late message answers: its tool results are shown there."""
+        """Return the spans (message groups) with the calls that a late message answers.
+
+        Its tool results are shown there.
+        """
         return self._homes.get(position, ())
 
     def turn_of(self, span: int) -> int:
-        """Return the span with the user message that opens the turn of a span; -1 before the first user message."""
+        """Return the span (message group) with the user message that opens a span's turn.
+
+        Returns -1 before the first user message.
+        """
         turns = self.grouper.turns
         index = bisect_right(turns, span) - 1
         return turns[index] if index >= 0 else -1
@@ -206,7 +213,10 @@ class Transcript:
         return max(self.irregular_from, newest_unanswered) < span
 
     def regular_until(self, span: int) -> int:
-        """Return the first span from `span` on that is not shown exactly as logged; `spans` if all of them are."""
+        """Return the first span (message group) from `span` on that is not shown exactly as logged.
+
+        Returns `spans`, their number, if all of them are.
+        """
         if self.irregular_from >= span:
             return span
         first = self.spans
@@ -292,7 +302,10 @@ class Transcript:
         self._charge(span, piece)
 
     def _edit(self, span: int) -> list[Piece]:
-        """Return the editable list of messages to show for a span instead of the logged ones; made on first use."""
+        """Return the editable list of messages to show for a span (message group); made on first use.
+
+        It replaces the logged messages.
+        """
         shown = self._shown.get(span)
         if shown is None:
             # The message being added is in the log already, but not yet shown.

@@ -27,7 +27,7 @@ from turnfold.records import (
     ToolCall,
     ToolResult,
 )
-from turnfold.text import UnusualLine, clip, clip_end, count_upto, unusual_lines
+from turnfold.text import UnusualLine, clip, clip_end, count_upto, is_chinese, unusual_lines
 from turnfold.tokens import TokenCounter
 
 __all__ = (
@@ -35,6 +35,7 @@ __all__ = (
     "SMALLEST_CAP",
     "common_cap",
     "may_be_shrunk_from",
+    "media_left_out",
     "shrink_end",
     "shrink_lines",
     "shrink_message",
@@ -52,17 +53,27 @@ the room."""
 _HEAD_SHARE = 2 / 3
 """Share of a shortened text that its beginning gets; the rest is for its end."""
 _WHOLE_SHARE = 0.5
-"""Share of a cut text that must remain if it is cut further back, to a whole line or word."""
+"""A shortened text is cut at the end of a line or word only if at least this share of it remains."""
 _WORTH_CUTTING = 32
 """Least tokens of an item that is cut. If half of the room is less, the first item may take all of it."""
 _SMALLEST_NOTE = "…"
+_LANGUAGE_SAMPLE = 4_000
+"""Number of characters at the beginning of a text by which the language of its note is chosen."""
+_KINDS: dict[type, str] = {
+    ImagePart: "image",
+    AudioPart: "audio",
+    FilePart: "file",
+    OpaquePart: "opaque",
+}
+_KINDS_ZH = {"image": "图片", "audio": "音频", "file": "文件", "opaque": "内容块"}
 _ANY_NOTE = re.compile(
-    r"\n\[… [0-9,]+ tokens in full(?:, (?:see|stored as) [^\n]*)? …\]\n(?:((?:[^\n]+\n)+?)\[…\]\n)?|…"
+    r"\n\[… (?:[0-9,]+ tokens in full(?:, (?:see|stored as) [^\n]*)?|全文共 [0-9,]+ token(?:，存为 [^\n]*)?) …\]\n"
+    r"(?:((?:[^\n]+\n)+?)\[…\]\n)?|…"
 )
 """Matches a note about omitted text, with the lines from the middle of the text that follow it."""
 _END_NOTE = "\n[…]\n"
 _MIDDLE_SHARE = 1 / 3
-"""Most of the room that unusual lines from the middle of a text get."""
+"""Share of a shortened text's room that unusual lines from its middle may take."""
 _CONTINUES = re.compile("[ \n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]|$")
 """Matches the beginning of a line that belongs to the item above it."""
 _HEADING = re.compile(r"# |\[turn |\[第 ")
@@ -84,7 +95,7 @@ def shrink_text(
     total = count(text)
     if total <= cap:
         return text
-    note = f"\n[… {total:,} tokens in full{f', stored as {reference}' if reference else ''} …]\n"
+    note = f"\n{_length_note(text, total, reference)}\n"
     if 2 * count(note) > cap:
         note, unusual = _SMALLEST_NOTE, False
 
@@ -106,6 +117,13 @@ def shrink_text(
     shorter = _fit(cut_with_middle, room, cap, count) if unusual else ""
     shorter = shorter or _fit(cut, room, cap, count)
     return shorter or (note if count(note) <= cap else "")
+
+
+def _length_note(text: str, total: int, reference: str = "") -> str:
+    """Return the note inside a shortened text: how long it is in full, and where it is stored; in its language."""
+    if is_chinese(text[:_LANGUAGE_SAMPLE]):
+        return f"[… 全文共 {total:,} token{f'，存为 {reference}' if reference else ''} …]"
+    return f"[… {total:,} tokens in full{f', stored as {reference}' if reference else ''} …]"
 
 
 def _ends(text: str, room: int, count: Callable[[str], int]) -> tuple[int, int]:
@@ -190,7 +208,7 @@ def shrink_lines(text: str, cap: int, count: Callable[[str], int]) -> str:
     if total <= cap:
         return text
     items = list(_items(text))
-    note = f"[… {total:,} tokens in full …]"
+    note = _length_note(text, total)
     if 2 * count(note) > cap:
         note = _SMALLEST_NOTE
     room = cap - count(note) - 1
@@ -205,7 +223,7 @@ def shrink_end(text: str, cap: int, count: Callable[[str], int]) -> str:
     total = count(text)
     if total <= cap:
         return text
-    note = f"\n[… {total:,} tokens in full …]"
+    note = f"\n{_length_note(text, total)}"
     if 2 * count(note) > cap:
         note = _SMALLEST_NOTE
 
@@ -316,9 +334,10 @@ def shrink_message(
     Text and tool arguments are shortened; an image, a recording, a file or an opaque part is replaced by a note;
     thinking is left out, because a provider verifies it word for word. `reference` names the full message in notes.
     """
+    is_zh = is_chinese(message.text[:_LANGUAGE_SAMPLE])
 
     def shrink(part: Part) -> Part | None:
-        return _shrink_part(part, cap, counter, reference)
+        return _shrink_part(part, cap, counter, reference, is_zh=is_zh)
 
     parts = tuple(smaller for part in message.parts if (smaller := shrink(part)) is not None)
     if parts == message.parts:
@@ -361,7 +380,9 @@ def _costs(part: Part, counter: TokenCounter) -> list[int]:
             return [counter.count_part(part)]
 
 
-def _shrink_part(part: Part, cap: int, counter: TokenCounter, reference: str) -> Part | None:
+def _shrink_part(
+    part: Part, cap: int, counter: TokenCounter, reference: str, *, is_zh: bool
+) -> Part | None:
     match part:
         case TextPart():
             text = shrink_text(
@@ -369,7 +390,9 @@ def _shrink_part(part: Part, cap: int, counter: TokenCounter, reference: str) ->
             )
             return part if text == part.text else TextPart(text, part.extra)
         case ToolResult():
-            inner = (_shrink_part(block, cap, counter, reference) for block in part.content)
+            inner = (
+                _shrink_part(block, cap, counter, reference, is_zh=is_zh) for block in part.content
+            )
             content = tuple(cast("ContentPart", block) for block in inner if block is not None)
             return ToolResult(part.call_id, content, part.is_error, part.extra)
         case ToolCall():
@@ -381,13 +404,25 @@ def _shrink_part(part: Part, cap: int, counter: TokenCounter, reference: str) ->
         case ImagePart() | AudioPart() | FilePart() | OpaquePart():
             if counter.count_part(part) <= cap:
                 return part
-            return _note(part, cap, counter.count_text, reference)
+            note = _media_note(_KINDS[type(part)], reference, is_zh=is_zh)
+            return TextPart(shrink_text(note, cap, counter.count_text))
 
 
-def _note(part: Part, cap: int, count: Callable[[str], int], reference: str) -> TextPart:
-    kind = type(part).__name__.removesuffix("Part").lower()
-    note = f"[{kind} left out to fit the budget{f', stored as {reference}' if reference else ''}]"
-    return TextPart(shrink_text(note, cap, count))
+def _media_note(kind: str, reference: str, *, is_zh: bool) -> str:
+    if is_zh:
+        return f"[{_KINDS_ZH[kind]}放不进预算，已省略{f'，存为 {reference}' if reference else ''}]"
+    return f"[{kind} left out to fit the budget{f', stored as {reference}' if reference else ''}]"
+
+
+def media_left_out(message: Message, cap: int, counter: TokenCounter) -> list[str]:
+    """Return the kinds of the parts that `shrink_message` replaces by a note: `image`, `audio`, `file`, `opaque`."""
+    results = (part for part in message.parts if isinstance(part, ToolResult))
+    parts = (*message.parts, *(inner for result in results for inner in result.content))
+    return [
+        _KINDS[type(part)]
+        for part in parts
+        if type(part) in _KINDS and counter.count_part(part) > cap
+    ]
 
 
 def _shrink_arguments(arguments: str, cap: int, count: Callable[[str], int]) -> str:

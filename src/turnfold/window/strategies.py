@@ -1,9 +1,9 @@
 """Window strategies: plain functions that choose which spans (atomic groups of messages) a call sends.
 
-A strategy gets a `SpanView` (the spans from an anchor on, with the cost of each possible cut) and a `Room` (limits). It
-returns a `Choice`: the first span to send, what to shorten, and the summary of the rest. It changes nothing. The choice
-is stored and is where the next call starts from. If the chosen window does not fit, `assemble` moves its start forward,
-so the context is always within budget and no span is split.
+A strategy gets a `SpanView` (the spans from an first message of the window on, with the cost of each possible cut) and
+a `Room` (limits). It returns a `Choice`: the first span to send, what to shorten, and the summary of the rest. It
+changes nothing. The choice is stored and is where the next call starts from. If the chosen window does not fit,
+`assemble` moves its start forward, so the context is always within budget and no span is split.
 
 Nothing is cut while everything fits. When it no longer does, the window is cut in one step to a share of the budget,
 the low mark, and to the start of the next turn if enough remains. So the beginning of the prompt stays the same for
@@ -43,7 +43,10 @@ __all__ = (
 
 
 class Room(NamedTuple):
-    """Limits for the conversation, after system, summary, tail and tools; 0 messages or bytes means no such limit."""
+    """Limits for the conversation: what system, summary, tail and tools leave of the budget.
+
+    0 messages or bytes means no such limit. The tail is the text after the window: pins, rules, recalled passages.
+    """
 
     tokens: int
     low: int
@@ -107,13 +110,13 @@ class SpanView:
     ) -> None:
         self.transcript = transcript
         self.start = start
-        """The first span of the present window."""
+        """The first span (message group) of the present window."""
         self.caps = dict(caps)
         """Log position of a message -> most tokens that a single part of the message may keep."""
         self.summary = summary
-        """Summary of the spans before `covered`; empty if there is none."""
+        """Summary of the spans (message groups) before `covered`; empty if there is none."""
         self.covered = covered
-        """The first span the summary does not cover."""
+        """The first span (message group) the summary does not cover."""
         self._savings = {
             position: self._saving(position, cap) for position, cap in self.caps.items()
         }
@@ -140,7 +143,7 @@ class SpanView:
         return self.transcript.spans - 1
 
     def head(self, start: int) -> Piece | None:
-        """Return the user message that opened the turn of span `start`; None if the turn begins with that span."""
+        """Return the user message that opened the turn of span (message group) `start`; None if the span begins it."""
         turn = self.transcript.turn_of(start)
         if turn < 0 or turn == start:
             return None
@@ -158,7 +161,7 @@ class SpanView:
         return self.capped(piece).message is not piece.message
 
     def tokens(self, start: int) -> int:
-        """Return the tokens of a window that begins with span `start`."""
+        """Return the tokens of a window that begins with span (message group) `start`."""
         if self._savings and not self.transcript.regular_from(start):
             return sum(piece.tokens for piece in self.pieces(start))
         total = self.transcript.tokens_from(start)
@@ -171,7 +174,7 @@ class SpanView:
         return total
 
     def messages(self, start: int) -> int:
-        """Return the number of messages of a window that begins with span `start`."""
+        """Return the number of messages in a window that begins with span (message group) `start`."""
         return self.transcript.messages_from(start) + (self.head(start) is not None)
 
     def bytes(self, start: int) -> int:
@@ -191,7 +194,10 @@ class SpanView:
         return not size or self.bytes(start) <= size
 
     def first_within(self, start: int, *, tokens: int, messages: int, size: int) -> int:
-        """Return the earliest span from `start` on whose window is within these limits; the newest if none is."""
+        """Return the earliest span (message group) from `start` on whose window is within these limits.
+
+        Returns the newest one if no window is.
+        """
         if not size and not self._savings:
             while start < self.last and not self.within(
                 start, tokens=tokens, messages=messages, size=size
@@ -266,9 +272,9 @@ class Choice:
     caps: Mapping[int, int] = field(default_factory=dict[int, int])
     """Log position of a message -> most tokens that a single part of the message may keep."""
     summary: str = ""
-    """Summary of the spans before `covered`; empty if there is none."""
+    """Summary of the spans (message groups) before `covered`; empty if there is none."""
     covered: int = 0
-    """The first span the summary does not cover."""
+    """The first span (message group) the summary does not cover."""
 
 
 Strategy: TypeAlias = Callable[[SpanView, Room], Choice]

@@ -140,7 +140,8 @@ def restored(base: object, residue: JsonObject) -> object:
         text = _only_text(base)
         if text is None:
             raise ValueError(
-                "the stored difference needs a list of one text block, but the value is not such a list"
+                "the original form of a message cannot be rebuilt: its stored difference is for a list with one text "
+                f"block, but its parts are written as {_shape(base)}"
             )
         return text
     if "wrap" in residue:
@@ -151,11 +152,15 @@ def restored(base: object, residue: JsonObject) -> object:
     ours = object_of(base)
     if ours is None:
         raise ValueError(
-            "the stored difference changes fields, but the value is neither a list nor an object"
+            "the original form of a message cannot be rebuilt: its stored difference is for a list or an object, but "
+            f"its parts are written as {_shape(base)}"
         )
     inner = object_at(residue, "at")
     if not inner.keys() <= ours.keys():
-        raise ValueError("the stored difference names a field that the object does not have")
+        raise ValueError(
+            "the original form of a message cannot be rebuilt: its stored difference changes the fields "
+            f"{', '.join(inner)}, but its parts are written as {_shape(base)}"
+        )
     gone = list_at(residue, "del")
     kept = {
         key: restored(value, object_at(inner, key)) if key in inner else value
@@ -163,6 +168,15 @@ def restored(base: object, residue: JsonObject) -> object:
         if key not in gone
     }
     return {**kept, **object_at(residue, "add")}
+
+
+def _shape(value: object) -> str:
+    """Describe a JSON value for an error without showing its content: its type, and its length or field names."""
+    if isinstance(value, list):
+        return f"a list of length {len(cast('list[object]', value))}"
+    if isinstance(value, dict):
+        return f"an object with the fields {', '.join(cast('JsonObject', value)) or '(none)'}"
+    return f"a {type(value).__name__}"
 
 
 def _object_difference(base: JsonObject, raw: JsonObject) -> JsonObject:
@@ -180,7 +194,10 @@ def _restored_list(base: list[object], inner: JsonObject) -> list[object]:
     for key in inner:
         index = int(key)
         if index >= len(result):
-            raise ValueError("the stored difference names an index that the list does not have")
+            raise ValueError(
+                f"the original form of a message cannot be rebuilt: its stored difference changes item {index}, but "
+                f"its parts are written as {_shape(base)}"
+            )
         result[index] = restored(result[index], object_at(inner, key))
     return result
 
@@ -257,8 +274,8 @@ class Recipient(ChangeNotes):
         self.refused = refused
         """`item_key` of messages whose opaque parts the provider refused; they are written like another provider's."""
         self._repeated = repeated
-        """True if the prompt also has the messages (or their summary) that a compaction item (the provider's summary)
-        covers."""
+        """True if the prompt also has the messages, or their summary, which the provider's own compaction item
+        replaces."""
 
     def owns(self, message: Message) -> bool:
         """Return True if the message was read from this provider's format and its model, if known, is this model."""

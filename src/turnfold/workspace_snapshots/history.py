@@ -47,7 +47,8 @@ __all__ = (
 _TRIES = 64
 """Attempts to find a turn without a snapshot; an attempt fails if another writer takes the turn."""
 _MAX_CHUNKS = 1 << 15
-"""The most chunks of earlier snapshots whose turns are cached, in addition to those of the newest snapshot."""
+"""Most chunks of earlier snapshots for which the turns that have them are cached; the ones used least recently are
+dropped."""
 _STATE = ("state", "")
 _Contents: TypeAlias = dict[tuple[str, str], str | bytes]
 """Contents of a snapshot by kind and path."""

@@ -56,13 +56,13 @@ _LINES_BEFORE: Final = 3
 _MAX_SCANNED: Final = 400_000
 """If no line contains the start of a term, texts of up to this many characters are searched term by term."""
 _STEM_LENGTH: Final = 4
-"""Number of characters at the start of a term that all its inflected forms share."""
+"""Number of characters at the beginning of a search term that lines must contain to be compared with the term."""
 _MIN_PART_TOKENS: Final = 48
 """The fewest tokens with which a part is shown; with less room, the part is only counted as not shown."""
 _HEADING_SHARE: Final = 6
 """A heading may take at most 1/6 of the tokens."""
 _OMITTED_TOKENS: Final = 32
-"""Tokens reserved for the line about parts that are not shown."""
+"""Tokens kept free for the line about the parts of snapshots that are not shown."""
 _Count = Callable[[str], int]
 
 
@@ -237,7 +237,7 @@ def _sizes(change: ItemChange) -> str:
 
 
 MAX_REQUESTED: Final = 50
-"""The most turns, keywords or ids in one request."""
+"""Most turns, keywords or ids in one recall request; a request with more is refused."""
 _MAX_LENGTH: Final = 500
 _NAMES: Final = {
     "turn_numbers": "turn_numbers",
@@ -345,9 +345,9 @@ def _lines(value: object) -> tuple[int, int] | None:
 
 _ID = re.compile(r"ctx_([1-9][0-9]{0,11})_[0-9a-f]{12}")
 _MAX_HITS = 5
-"""The most snapshots that are shown for keywords."""
+"""Most snapshots that a search by keywords or by links returns."""
 _MAX_LISTED = 40
-"""The most files that are listed of a snapshot that is too large to show."""
+"""Most files that are listed of a snapshot which is too large to show; of the others, only the number."""
 _BYTES_PER_TOKEN = 3
 
 

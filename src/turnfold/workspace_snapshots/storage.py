@@ -63,13 +63,13 @@ __all__ = (
 
 
 _SHORTEST: Final = 1 << 10
-"""Bytes after which a chunk may end."""
+"""Least bytes of a chunk: before these, no place is considered as its end."""
 LONGEST_CHUNK: Final = 1 << 14
-"""Bytes after which a chunk ends at the next character."""
+"""Most bytes of a chunk (a piece of a snapshot that is stored once); a longer one is ended at the next character."""
 _ONE_CUT_IN: Final = 8
 """One in this many candidate positions becomes the end of a chunk; candidates are 256 bytes apart on average."""
 _HASHED_BYTES: Final = 32
-"""Number of bytes before a candidate position that decide if a chunk ends there."""
+"""Number of bytes before a place that decide, by their checksum, if a chunk ends there."""
 _CLASSES = (
     b"[" + re.escape(bytes(byte for byte in range(256) if byte % 4 == rest)) + b"]"
     for rest in range(4)
@@ -202,7 +202,7 @@ def _check_ref(ref: ChunkRef, turn: int, where: str) -> None:
 
 
 _MAX_INDEXED = 200_000
-"""The most characters of new text per snapshot that are indexed for search."""
+"""Most characters of a snapshot's new text that are indexed for search; the rest is not found by words."""
 _VERSION = 1
 _LARGEST_CHUNK = LONGEST_CHUNK + 3
 _LEVEL = 6
@@ -518,15 +518,15 @@ def turn_of(key: str) -> int:
 
 
 _MAX_CACHED_BYTES = 16 << 20
-"""The most bytes of chunks that are cached."""
+"""Most bytes of snapshot chunks that are cached; a larger snapshot is not cached."""
 _LARGE = 50_000
-"""Bytes of content above which a snapshot is read in a thread and not on the event loop."""
+"""A snapshot with more bytes of content than this is read in a thread and not on the event loop."""
 _COMPRESSED = 50
 """Bytes of content that a compressed byte counts for; repetitive content is compressed a thousandfold."""
 _ITEM_BYTES = 100
-"""Bytes that an item counts in addition to its content."""
+"""Bytes that are added for each item (file or text) to decide if a snapshot is large, see `_LARGE`."""
 _PAGE = 16
-"""Most snapshots that are in memory at once while a page of their metadata is read."""
+"""Most snapshots that are in memory at once while the metadata of many is read."""
 _Result = TypeVar("_Result")
 
 

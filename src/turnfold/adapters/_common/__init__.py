@@ -18,6 +18,14 @@ from turnfold.adapters._common.fitted_history import (
     set_system,
     system_texts,
 )
+from turnfold.adapters._common.framework_history_in_log import (
+    GivenRecord,
+    LoggedRecord,
+    clear_upto,
+    first_name,
+    follow_history,
+    replace_history,
+)
 from turnfold.adapters._common.message_parts import (
     can_run,
     is_valid_part,
@@ -34,16 +42,7 @@ from turnfold.adapters._common.sessions import (
     running_tool,
     session_of,
 )
-from turnfold.adapters._common.visible_history import (
-    GivenRecord,
-    LoggedRecord,
-    VisibleEntry,
-    VisibleHistory,
-    clear_upto,
-    first_name,
-    follow_history,
-    replace_history,
-)
+from turnfold.adapters._common.visible_log_entries import VisibleEntry, VisibleHistory
 from turnfold.records import content_key, longest_overlap
 from turnfold.stores import is_home, new_home, short_name
 

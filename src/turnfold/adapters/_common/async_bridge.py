@@ -116,7 +116,8 @@ class HookRunner:
         self._blocking = blocking
         self._owner = owner
         self._loop = _running_loop()
-        """The event loop in which the memory was last awaited, or created."""
+        """The event loop in which the memory is used: the one that ran when this object was made, or the first one
+        later; None until then."""
 
     def block_on(self, work: Coroutine[Any, Any, _Result]) -> _Result:
         """Run a coroutine to its end and return its result, for a caller that does not await; block meanwhile."""

@@ -22,7 +22,9 @@ async def note_result(
     asked: int,
     failed: bool = False,
 ) -> None:
-    """Remember a tool's result if a finding rule covers it and the tool did not fail.
+    """Remember a tool's result as a finding if a rule of findings covers the tool and it did not fail.
+
+    Remembered results that the tool's run makes stale are marked.
 
     Findings that it makes stale are marked.
 

@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from turnfold.adapters._common.framework_history_in_log import GivenRecord, follow_history
 from turnfold.adapters._common.sessions import count_for
-from turnfold.adapters._common.visible_history import GivenRecord, VisibleHistory, follow_history
+from turnfold.adapters._common.visible_log_entries import VisibleHistory
 from turnfold.errors import Conflict, InvalidOption
 from turnfold.memory import AsyncMemory, AsyncSession
 from turnfold.records import Message, NewEntry, TextPart, Usage, system
@@ -43,7 +44,8 @@ __all__ = (
 
 
 _SYSTEM_TRIES = 16
-"""Attempts to build a context; an attempt fails if another run has set its own system message."""
+"""Attempts to build a context with a run's system message; an attempt fails if another run of the conversation has set
+its own meanwhile."""
 
 
 async def set_system(session: AsyncSession, texts: Sequence[str]) -> None:
@@ -239,7 +241,7 @@ class HistoryView:
         self._lock = session.config.runtime.lock()
         self._stored: list[_Stored] = []
         self._head = 0
-        """Seq of the newest entry when the history was last stored."""
+        """Seq (log position) of the newest entry when the history was last stored."""
 
     async def store(self, history: Sequence[JsonObject], *, again: bool = False) -> list[int]:
         """Store a framework's history in the log and return the seqs of its messages.

@@ -105,11 +105,12 @@ class SessionHooks:
         self._conversation = conversation
         self._findings = as_finding_rules(findings)
         self._unlogged = unlogged
-        """Tools whose calls are not logged, because their answers are quotations from this log."""
+        """Names of tools whose calls are not logged, because they quote this log, such as the recall tool."""
         self._resumed = resumed
-        """The SDK session that is resumed, until its first prompt."""
+        """The SDK session that is resumed; None after its first prompt."""
         self._informed: set[str] = set()
-        """Ids of SDK sessions that were already shown the summary and the findings, or have the messages themselves."""
+        """Ids of SDK sessions that were already shown the summary and the findings (remembered tool results), or have
+        the messages themselves."""
 
     def by_event(self) -> dict[str, HookFunction]:
         """Return {name of the SDK event: hook function to call}."""
@@ -137,7 +138,10 @@ class SessionHooks:
     async def prompt_submitted(
         self, payload: HookInput, tool_use_id: str | None, context: object
     ) -> HookOutput:
-        """Log the user's prompt; return pins, state, findings and recalled content as additional context for it."""
+        """Log the user's prompt; return additional context for it.
+
+        The context has pins, state, findings (remembered tool results) and recalled passages.
+        """
         del tool_use_id, context
         session = self._session(payload)
         if self._resumed is not None:
@@ -193,7 +197,7 @@ class SessionHooks:
     async def tool_used(
         self, payload: HookInput, tool_use_id: str | None, context: object
     ) -> HookOutput:
-        """Log a tool call with its result, and remember the result if a finding rule covers the tool."""
+        """Log a tool call with its result, and remember the result if a rule says so for the tool."""
         del context
         result = outcome_of_blocks(payload.get("tool_response"))
         await self._log_call(payload, tool_use_id, result.text, failed=result.failed)
@@ -358,9 +362,10 @@ class SessionHooks:
 
 
 def _end_of_branch(log: Sequence[Entry], branch: Sequence[BranchMessage]) -> tuple[int, int]:
-    """Return where a branch of a transcript ends: after which log entry, and after which of its messages.
+    """Find the last message of a transcript's branch that the log has.
 
-    Both are 0 if the log has no message of the branch. What a program said without the hooks is in the branch only.
+    Returns its seq (log position) and its number in the branch; both are 0 if the log has none. Messages without hooks,
+    such as those of a resumed session, are in the branch only.
     """
     keys = _contents_of(log)
     names = [first_name(entry.client_id) for entry in log]

@@ -51,7 +51,7 @@ class _TranscriptPlace(msgspec.Struct, frozen=True):
     modified: int = 0
     """Time at which the last line of the transcript was stored, in milliseconds since 1970."""
     upto: int = 0
-    """Seq (log position) of the last transcript line that `summary` covers."""
+    """Seq (log position) of the newest transcript line that the SDK's summary of the transcript covers."""
     summary: dict[str, object] | None = None
 
 

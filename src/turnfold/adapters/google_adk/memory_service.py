@@ -29,7 +29,7 @@ __all__ = ("TurnfoldMemoryService",)
 _TIME = "adk_timestamp"
 """Metadata key of the time at which a text was said, in seconds since 1970."""
 _BATCH = 500
-"""The most events that are added at once."""
+"""Most events of one append to the log; more are appended in several batches."""
 
 
 class TurnfoldMemoryService(BaseMemoryService):

@@ -44,9 +44,9 @@ __all__ = ("TurnfoldPlugin", "adk_contents", "record_of")
 
 
 _MOST = 256
-"""The most conversations whose state is cached."""
+"""Most conversations whose state is cached; the least recently used one is dropped first."""
 _FENCE: Final = "For context:"
-"""The first part of an ADK content that shows the words of another agent."""
+"""First part of an ADK content (message) in which ADK repeats to an agent what another agent said."""
 
 
 def record_of(content: types.Content) -> Message:

@@ -43,7 +43,7 @@ __all__ = ("TurnfoldStore",)
 _ITEM: Final = "langgraph-item"
 _NAMESPACE: Final = "langgraph-namespace"
 _MOST_HITS: Final = 200
-"""The most items of one namespace that a query ranks; further items follow without a score."""
+"""Most items of a namespace that a query ranks; the items beyond these follow without a score."""
 _TRIES: Final = 16
 """Attempts to write an item; an attempt fails if another writer was first."""
 _REMEDY: Final = "Restore the store from a backup, or erase the document"

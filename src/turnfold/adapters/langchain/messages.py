@@ -121,7 +121,10 @@ def content_of(parts: Sequence[Part], residues: Sequence[object] | None) -> Cont
 
 
 def _read_block(item: str | JsonObject, *, allow_thinking: bool) -> tuple[Part | None, object]:
-    """Convert a block to a part and its residue (other fields); no part for a tool call, which the message repeats."""
+    """Convert a content block to a part, and return it with the block's other fields (the residue).
+
+    The part is None for a tool call, because the message has the same call in `tool_calls`.
+    """
     if isinstance(item, str):
         return TextPart(item), None
     if item.get("type") in _CALL_TYPES:

@@ -98,7 +98,7 @@ class GraphView:
     session: AsyncSession
     log: GraphRunLog
     recall: bool
-    """True to show folded content again if it matches the user's words."""
+    """True to show folded (compacted) content again if it matches the user's words."""
 
     async def shape(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], str]:
         """Return a model request with the session's context instead of the state's messages, and the id of the call."""
@@ -358,7 +358,7 @@ class ConversationState:
 
 
 _MOST_CONVERSATIONS = 256
-"""The most conversations whose state is cached."""
+"""Most conversations whose state is cached; the least recently used one is dropped first."""
 _State = AgentState[Any]
 _ToolAnswer = ToolMessage | Command[Any]
 

@@ -31,9 +31,9 @@ __all__ = ("GraphRunLog", "turn_start")
 
 
 _MOST = 4096
-"""The most messages whose converted record is cached."""
+"""Most messages whose converted form is cached; beyond that the cache is emptied."""
 _MOST_RUNS = 64
-"""The most runs whose state is cached."""
+"""Most runs of a graph whose stored state is cached; the least recently used one is dropped first."""
 _TRIES = 4
 """Attempts to store a state; an attempt fails if another run stored something at the same time."""
 

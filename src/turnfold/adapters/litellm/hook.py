@@ -29,7 +29,7 @@ _CHAT: Final = frozenset({"completion", "acompletion"})
 """LiteLLM's call types for requests of the chat interface."""
 _SYSTEM: Final = ("system", "developer")
 _MOST = 256
-"""The most conversations whose state is cached."""
+"""Most conversations whose state is cached; the least recently used one is dropped first."""
 
 
 class TurnfoldHook(CustomLogger):

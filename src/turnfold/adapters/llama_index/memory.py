@@ -85,7 +85,8 @@ class _OpenStore(NamedTuple):
     config: MemoryConfig
     blocking: bool
     rules: tuple[FindingRule, ...]
-    """The rules of findings that were last given with the store; rules are code and cannot be serialized."""
+    """The rules of findings (remembered tool results) that were last given with the store; rules are code and cannot be
+    serialized."""
 
 
 class AgentToolResult(NamedTuple):

@@ -163,7 +163,8 @@ def _split(
 ) -> list[Message]:
     """Convert items to stored messages.
 
-    An item for which `alone` is true becomes messages by itself; other items in a row are converted by `together`.
+    Each item for which the function `alone` returns True becomes messages by itself. The other items, as many as follow
+    each other, are converted by the function `together`.
     """
     found: list[Message] = []
     for by_itself, stretch in groupby(items, key=alone):
@@ -275,13 +276,16 @@ class RunItems:
         as a tool."""
         self._partial = False
         self._stored: Counter[str] = Counter()
-        """Items that the run was given, and items of the run that are in the log, counted by key."""
+        """Number of times that the run has each item, by key of the item: items passed to the run, and items of the run
+        that are in the log."""
         self._known: list[_KnownItem] = []
         """Items that the run was given, and items of the run that are in the log, in order."""
         self._claims_on_input: Counter[str] = Counter()
-        """Keys of input that was stored before the SDK adds it."""
+        """Keys of the user's input items that turnfold stored before the SDK asked to store them. The SDK's copy is
+        then skipped."""
         self._claims_on_response: Counter[str] = Counter()
-        """Keys of response items that were stored before the SDK adds them."""
+        """Keys of response items that turnfold stored before the SDK asked to store them. The SDK's copy is then
+        skipped."""
         self._sent: list[TResponseInputItem] = []
         """The items that the SDK last sent to a model; all of them are stored."""
         self._sent_known: list[_KnownItem] = []
@@ -394,7 +398,10 @@ class RunItems:
 
 
 def _redeem(claims: Counter[str], item: TResponseInputItem) -> bool:
-    """Remove the note that an equal item was stored before the SDK added it; return False if there is none."""
+    """Remove one key of `claims` that equals this item, and return True: the item was stored before the SDK added it.
+
+    Returns False if there is none.
+    """
     key = _key(item)
     claimed = claims[key] > 0
     claims[key] -= claimed

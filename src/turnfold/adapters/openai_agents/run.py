@@ -153,9 +153,11 @@ class ItemsView:
         self._model = model
         """The model of all agents of the run; None if each has its own."""
         self._rewrites = rewrites
-        """True if a callback makes the list of items, so that its additions cannot be told from the run's own input."""
+        """True if a callback of the application makes the list of items that is sent: then its additions cannot be told
+        from the run's own input."""
         self._outer = outer
-        """The view of the run whose tool makes these calls, or whose list was changed."""
+        """The view (history and context) of the run whose tool makes these model calls, or whose list of items was
+        changed by another component."""
         self._list = FollowedItems(session, recall=recall) if outer is not None else None
         self._inner: dict[str, ItemsView] = {}
         self._schemas: dict[int, tuple[object, list[dict[str, object]]]] = {}
@@ -284,7 +286,10 @@ class ItemsView:
         return known[1]
 
     def _check_served(self, tool: FunctionTool) -> None:
-        """Raise `InvalidOption` for a tool whose finding rule has `serve`, unless a guardrail can answer its calls."""
+        """Raise `InvalidOption` for a tool whose repeated calls cannot be answered with the remembered result.
+
+        A finding rule with `serve` asks for that; it needs a guardrail that can answer the tool's calls.
+        """
         if not self.session.pending.has_rules:
             return
         rule = rule_for(self.session.awaiting.findings.rules, tool.name)
@@ -443,7 +448,7 @@ def recall_tool(*, max_tokens: int = 2000) -> FunctionTool:
 
 
 async def _serve(data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
-    """Guardrail: if a result of the tool call is remembered, reject the call with that result as content.
+    """Guardrail of a tool: reject the call with its remembered result as content, if there is one.
 
     Otherwise the call is allowed.
     """
@@ -485,10 +490,10 @@ def turnfold_run(
     `run_config` and `hooks` are the run's own and stay in use: your `call_model_input_filter` is called last, with the
     input that turnfold would send. Options that cut or rewrite the history of a run (session_input_callback,
     handoff_input_filter, nest_handoff_history, a limit of items) are followed: a model is not shown what they leave
-    out, and the session keeps it. With `recall`, folded content that
-    matches the user's words is shown again. To let the model ask for earlier content, give the agent the tool
-    `recall_tool()`. `findings` are the rules by which tool results are remembered, or an `AgentMemory`; a tool whose
-    rule has `serve` needs the guardrail `serve_findings`.
+    out, and the session keeps it. With `recall`, folded (compacted) content that matches the user's words is shown
+    again. To let the model ask for earlier content, give the agent the tool `recall_tool()`. `findings` are the rules
+    by which tool results are remembered, or an `AgentMemory`; a tool whose rule has `serve` needs the guardrail
+    `serve_findings`.
     """
     own_config = run_config or RunConfig()
     session = TurnfoldSession(
@@ -574,7 +579,7 @@ class TurnfoldHooks(RunHooks[Any]):
     async def on_tool_end(
         self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool, result: object
     ) -> None:
-        """Remove the tool call from the running calls, and keep its result in memory for the findings."""
+        """Remove the tool call from the running calls, and keep its result until it is remembered as a finding."""
         session, call = self._view.session, _call_id(context)
         session.run.open_calls.discard(call)
         if session.pending.has_rules:
@@ -644,7 +649,10 @@ def _call_of(context: ToolContext[Any]) -> ToolCall:
 def _noting_failures(
     session: TurnfoldSession, theirs: ToolErrorFormatter | None
 ) -> ToolErrorFormatter:
-    """Return an error formatter that records failed tool calls; hooks cannot tell an error text from a result."""
+    """Return a function that formats tool errors for the SDK, and records which tool calls failed.
+
+    The SDK's hooks cannot tell an error text from a result.
+    """
 
     async def formatted(args: ToolErrorFormatterArgs[Any]) -> str | None:
         session.pending.failed(args.call_id)

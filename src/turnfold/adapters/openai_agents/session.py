@@ -75,15 +75,16 @@ class TurnfoldSession:
         self.off_loop = ThreadBridge(memory)
         """Runs the coroutines of `awaiting`; in a thread if they block the event loop."""
         self.pending = PendingResults(self.awaiting, findings)
-        """Tool calls of the current run whose results become findings when they are stored."""
+        """Tool calls of the current run whose results become findings (remembered tool results) when they are stored.
+        """
         self._log = VisibleHistory(self.awaiting)
         self._whole: set[tuple[int, int]] = set()
-        """(seq, items) of noted entries of which every item is visible."""
+        """(seq, number of items) of the entries that are noted as shortened, but show all of their items."""
         self._again = 0
         """Number of entries that the pops since the last other use have stored again."""
         self._ahead: list[tuple[int, Message]] = []
-        """Seqs (log positions) and records of the last response that was stored before the SDK added it to the
-        session."""
+        """(seq, message) of each message of the last response that turnfold stored before the SDK added the response to
+        the session."""
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return every item, oldest first, folded (compacted) or not; with `limit` only the newest `limit` items.
@@ -134,7 +135,7 @@ class TurnfoldSession:
         self.run.stored_input(items)
 
     async def settle(self) -> None:
-        """Store items again without the popped ones, so that contexts and summaries do not have these."""
+        """Store the items again without those that were popped, so that contexts and summaries do not have these."""
         self._again = 0
         await self.off_loop(self._settle())
 
@@ -235,7 +236,10 @@ class TurnfoldSession:
                 await self._log.keep_whole(seq, len(items_of(record)))
 
     async def _append_named(self, records: Sequence[Message]) -> None:
-        """Append messages with client ids made of content and turn, so that another process recognises them."""
+        """Append messages with client ids made of content and turn, by which other processes find them.
+
+        A second message with the same content in one turn is stored too, with a number after its id.
+        """
         turns = await self._turns()
         self._ahead = []
         for record in records:

@@ -189,12 +189,15 @@ class RunView:
         return [ModelRequest(system, instructions=instructions), *shown] if system else shown
 
     def _own_names(self, history: Sequence[ModelMessage]) -> set[str]:
-        """Return the client ids of the log entries that this run's messages have."""
+        """Return the client ids under which the messages of this run are stored in the log."""
         mine = [message for message in history if message.run_id == self.run_id]
         return {name for message in mine or history[-1:] for name in self.log.names(message)}
 
     def _own_last(self, context: Context, own: set[str]) -> list[Message]:
-        """Return a context's messages without the system message; those of this run come after those of other runs."""
+        """Return a context's messages after the system message, those of this run after those of other runs.
+
+        If the messages cannot be sorted like that, their order stays.
+        """
         body = list(context.messages[context.ends[0] :])
         ordered = own_groups_last(
             body,
@@ -270,7 +273,10 @@ def _with_system_of(
 
 
 def _part_ids(message: ModelRequest) -> tuple[int, ...]:
-    """Return the `id()` of each part of a request, except its system prompts, to compare requests."""
+    """Return the `id()` of each part of a request, system prompts aside.
+
+    Two requests with the same ids contain the same objects.
+    """
     return tuple(id(part) for part in message.parts if not isinstance(part, SystemPromptPart))
 
 
@@ -488,11 +494,14 @@ class TurnfoldCapability(AbstractCapability[Any]):
     ) -> AgentRunResult[Any]:
         """Run the agent, and store its messages in the end, also if the run fails or is cancelled."""
         del ctx
+        ended = False
         try:
-            return await handler()
+            result = await handler()
+            ended = True
         finally:
             with anyio.CancelScope(shield=True):
-                await self._off_loop(self._active_run.finish())
+                await self._off_loop(self._active_run.finish(ended=ended))
+        return result
 
     @property
     def _active_run(self) -> _Run:
@@ -537,7 +546,8 @@ class _Run:
         """The run's history: PydanticAI's own list, which keeps growing."""
         self._call = ""
         self._pending: list[tuple[ToolCall, object, int]] = []
-        """Calls with their results and the newest seq before them; they become findings once the results are logged."""
+        """Calls with their results and the newest seq before them; they become findings (remembered tool results) once
+        the results are logged."""
 
     async def prepare(
         self, messages: Sequence[ModelMessage], request: ModelRequestContext
@@ -553,8 +563,14 @@ class _Run:
         if not self._log.follows:
             await self._log.catch_up(messages)
 
-    async def finish(self) -> None:
-        await self._log.catch_up(self._messages)
+    async def finish(self, *, ended: bool) -> None:
+        """Store the messages of the run that are not stored yet; `ended` is False if it failed or was cancelled.
+
+        A run with a given history that failed before its first request has shown none or a part of that history: the
+        log must not be made to follow it.
+        """
+        if self._messages and (ended or not self._log.follows):
+            await self._log.catch_up(self._messages)
         await self._note_findings()
 
     async def record_usage(self, response: ModelResponse) -> None:

@@ -399,7 +399,7 @@ def _comparable(fields: JsonObject) -> JsonObject:
 
 
 _MOST = 4096
-"""The most records whose converted messages are cached."""
+"""Most stored messages whose PydanticAI form is cached; beyond that the cache is emptied."""
 
 
 @dataclass(frozen=True, slots=True)

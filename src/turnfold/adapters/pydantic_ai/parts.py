@@ -65,7 +65,7 @@ def _opaque(fields: JsonObject) -> OpaquePart:
 
 
 def _part_of_item(item: object) -> tuple[ContentPart, object]:
-    """Convert an item of a prompt or tool result to a part and its residue: what `_item_of` needs to restore the item.
+    """Convert an item of a prompt or tool result to a part and its residue, which `_item_of` needs to restore it.
 
     The residue of an item with a part of its own is a dictionary of the fields that the part has no place for; of any
     other item it names the form in which the part holds the whole item ("json" or "opaque"); of plain text it is None.
@@ -286,9 +286,10 @@ def _read_response_part(fields: JsonObject, model: str) -> tuple[Part, JsonObjec
 
 
 def _tool_call(rest: JsonObject) -> ToolCall:
-    """Return a tool call made from the fields in `rest`, which are removed from it.
+    """Make a tool call from the fields in `rest`, and remove these fields from `rest`.
 
-    A field is added to `rest` if the arguments were not text.
+    If the arguments are not a text, the field `args` of `rest` then says what they were: "object", or "none" for no
+    arguments.
     """
     args = rest.pop("args", None)
     if not isinstance(args, str):

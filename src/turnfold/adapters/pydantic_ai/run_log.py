@@ -52,7 +52,8 @@ class AgentRunLog:
         self._given = given
         self._stored: set[str] = set()
         self._log_names: dict[str, str] = {}
-        """Name of a record -> its name in the log, for records that have another name there."""
+        """Name (client id) of a message -> the client id under which the log has it, for messages where the two differ.
+        """
         self._seqs: dict[str, int] = {}
         """Seqs (log positions) of the records in the given history, by the name of the record."""
         self._prepared: dict[int, _Prepared] = {}

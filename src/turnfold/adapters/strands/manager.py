@@ -176,7 +176,10 @@ class TurnfoldConversationManager(ConversationManager):
 
 
 def _added_blocks(history: Sequence[JsonObject], sent: Sequence[JsonObject]) -> list[object]:
-    """Return the blocks that a middleware added to the newest message; raise `InvalidOption` for other changes."""
+    """Return the content blocks that a middleware added to the newest message.
+
+    Raises `InvalidOption` if the middleware changed anything else, because turnfold could not keep that.
+    """
     if len(sent) == len(history) and list(sent[:-1]) == list(history[:-1]):
         if not sent:
             return []

@@ -231,7 +231,7 @@ class Drawing:
             yield self._event(place, self._shrink_line(shrunk), ())
 
     def _event(self, place: str, line: Text, more: tuple[str, ...]) -> RenderableType:
-        """Return the lines that describe an event; without a table where output goes to a pipe."""
+        """Return the lines that describe an event of the demo; in plain output they are not aligned in a table."""
         if not self.plain:
             return _event(place, line, more)
         indent = " " * (cell_len(place) + 2)

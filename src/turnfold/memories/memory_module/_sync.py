@@ -53,7 +53,7 @@ class ContextMemoryStore:
     def add_context(
         self, workspace: str | Snapshot, *, turn: int = 0, links: tuple[str, ...] = ()
     ) -> ContextSnapshot:
-        """Store the workspace context of a turn and return it; `turn=0` means the turn after the newest."""
+        """Store the context (rendered workspace) of a turn and return it; `turn=0` means the turn after the newest."""
         return drive(self._awaiting.add_context(workspace, turn=turn, links=links))
 
     def head_before(self, turn: int = 0) -> SnapshotHead | None:
@@ -112,7 +112,10 @@ class ContextMemoryStore:
 
 
 class MemoryModule:
-    """Remembers the workspace of an agent turn by turn (document 002), for applications without an event loop."""
+    """Remembers an agent's workspace (shared text, files, state) turn by turn, for applications without an event loop.
+
+    It is the `MemoryModule` of design document 002.
+    """
 
     def __init__(
         self,
@@ -165,7 +168,7 @@ class MemoryModule:
 
     @property
     def conversation(self) -> str:
-        """Id of the conversation whose workspace the module remembers."""
+        """Id of the conversation whose workspace (shared text, files, state) this object remembers."""
         return self._awaiting.conversation
 
     @property

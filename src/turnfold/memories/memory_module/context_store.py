@@ -1,4 +1,6 @@
-"""`ContextMemoryStore` of design document 002: stores the full workspace context of each turn, and its summary.
+"""Stores the text of an agent's workspace at each turn, and its summary (`ContextMemoryStore`).
+
+It is the store of design document 002; the rendered workspace of a turn is called its context.
 
 A context is stored before its summary is written. If a process dies in between, an extract of the context is shown
 until there is a summary. A summary is written once: of two writers the first wins and the other gets the stored one.
@@ -63,11 +65,12 @@ __all__ = (
 
 MIN_SUMMARY_TOKENS = 64
 _STEP = 16
-"""Number of summaries that one step folds (compacts) together."""
+"""Number of summaries that one step folds (compacts), together with the result of the step before. Results of full
+steps are cached."""
 _FOLDED_SHARE = 3
 """Divisor of the token limit: a third of the tokens is for the folded (compacted) summaries."""
 _HEADING_TOKENS = 24
-"""Tokens of the line above the folded summaries."""
+"""Tokens kept free for the heading above the folded (compacted) summaries."""
 _MAX_CACHED_FOLDS = 4096
 _Source: TypeAlias = tuple[str, tuple[tuple[int, str], ...]]
 """Input of one fold (compaction) of summaries: the extract of the fold before, and the (turn, summary) pairs to add."""
@@ -201,9 +204,9 @@ def _turn_number(turn: int | str) -> int:
 
 _PAGE = 200
 _READ_TOKENS = 4000
-"""Most tokens of a context that are read to make an extract."""
+"""Most tokens of a context (an agent's workspace as text) that are read to make an extract of it."""
 _EXTRACT_TOKENS = 120
-"""Most tokens of an extract that is shown in place of a missing summary."""
+"""Most tokens of the extract that is shown in place of a missing summary."""
 
 
 class AsyncContextMemoryStore:
@@ -242,7 +245,7 @@ class AsyncContextMemoryStore:
     async def add_context(
         self, workspace: str | Snapshot, *, turn: int = 0, links: tuple[str, ...] = ()
     ) -> ContextSnapshot:
-        """Store the workspace context of a turn and return it; `turn=0` means the turn after the newest."""
+        """Store the context (rendered workspace) of a turn and return it; `turn=0` means the turn after the newest."""
         given = Snapshot(context=workspace) if isinstance(workspace, str) else workspace
         wanted = replace(
             given,

@@ -1,4 +1,6 @@
-"""`MemoryModule` of design document 002: an optional memory of an agent's workspace, next to the conversation.
+"""Remembers an agent's workspace (shared text, files, state), next to the conversation (`MemoryModule`).
+
+It is the memory of design document 002, and optional.
 
 It stores the full workspace context of each turn with its summary, renders the summaries of all turns as a text of
 bounded size, and recalls any context whole. A conversation works without it.
@@ -62,12 +64,12 @@ _MAX_HANDLES: Final = 256
 """Most conversations for which `within` keeps a module object; the least recently used object is dropped."""
 _SUMMARY_TOKENS: Final = 300
 _READ_SHARE: Final = 2
-"""Divisor: half of the tokens of a thinking prompt are for the workspace."""
+"""Divisor: 1/2 of the tokens of a thinking prompt are for the workspace (shared text and files)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThinkingOptions:
-    """Options of a thinking phase, in which a model comments on a workspace and then summarises it."""
+    """Options of a thinking phase: a model comments on a workspace (shared text and files), then summarises it."""
 
     model: SummaryModel | None = None
     enable_reflective_thinking: bool = True
@@ -96,7 +98,10 @@ def store_or_memory(store: str | Store | None) -> str | Store:
 
 
 class AsyncMemoryModule:
-    """Remembers the workspace of an agent turn by turn (document 002), for applications with an event loop."""
+    """Remembers an agent's workspace (shared text, files, state) turn by turn, for applications with an event loop.
+
+    It is the `MemoryModule` of design document 002.
+    """
 
     def __init__(
         self,
@@ -248,7 +253,7 @@ class AsyncMemoryModule:
 
     @property
     def conversation(self) -> str:
-        """Id of the conversation whose workspace the module remembers."""
+        """Id of the conversation whose workspace (shared text, files, state) this object remembers."""
         return self._conversation
 
     @property

@@ -1,4 +1,7 @@
-"""The thinking phase of design document 002: a model comments on a workspace in rounds, then writes its summary.
+"""The thinking phase: a model comments on an agent's workspace in rounds, then writes a summary of it.
+
+It is that of design document 002. The workspace is the text, files and state that the agents of a task share; its
+rendered text, the context of the turn, is what is stored and recalled.
 
 The context is stored before a model is called, and the summary as soon as there is one, so that a process may die at
 any point. A turn that any process has processed is not processed again.
@@ -71,7 +74,7 @@ _THOUGHTS: Final = "Thoughts on it so far."
 _MESSAGE_TOKENS: Final = 8
 """Framing tokens per message."""
 _MIN_ROUND_TOKENS: Final = 256
-"""Tokens that must be free in the prompt for another round."""
+"""Least tokens that must be free in the prompt for another round of thoughts; with less room, the rounds end."""
 
 _Recall = Callable[[Mapping[str, object], int], Awaitable[RecalledContext]]
 
@@ -117,7 +120,7 @@ class WrittenSummary:
 
 @dataclass(frozen=True, slots=True)
 class Thinker:
-    """Calls a model for thoughts about a workspace, and for its summary."""
+    """Calls a model for thoughts about a workspace (an agent's shared text and files), and for its summary."""
 
     model: ChatModel
     runtime: Runtime
@@ -137,7 +140,7 @@ class Thinker:
         most: int,
         recall: _Recall,
     ) -> _Thoughts:
-        """Let the model think about a workspace in up to `most` rounds.
+        """Let the model think about a workspace (the agents' shared text and files) in up to `most` rounds.
 
         `rules` is the text of the user's rules; `pending` is recalled text to show to the model.
         """
@@ -175,7 +178,7 @@ class Thinker:
     async def summary(
         self, read: str, reading: str, thoughts: Sequence[str], *, rules: str, most: int
     ) -> WrittenSummary:
-        """Let the model write the summary and insights of a workspace, in at most `most` tokens."""
+        """Let the model write the summary and insights of a workspace (shared text), in at most `most` tokens."""
         blocks = [fence(read, label="workspace", note=_NOTES[reading])]
         if rules:
             blocks[0] += f"\n\n{rules}"
@@ -274,7 +277,7 @@ class Phase:
     rounds: int
     """Most reflective rounds."""
     reads: int
-    """Most tokens of the workspace in one prompt."""
+    """Most tokens of the workspace (shared text and files) in one prompt; of a longer one, a part is read."""
     summary_tokens: int
     """Most tokens of one summary."""
     share: int

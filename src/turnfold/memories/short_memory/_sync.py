@@ -27,7 +27,10 @@ __all__ = ("ShortMemory",)
 
 
 class ShortMemory:
-    """Short-term memory of many conversations (document 003) in a store, for applications without an event loop."""
+    """Short-term memory of many conversations in a store, for applications without an event loop.
+
+    It is the `ShortMemory` of design document 003.
+    """
 
     def __init__(
         self,

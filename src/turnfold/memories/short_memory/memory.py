@@ -1,4 +1,6 @@
-"""`ShortMemory` of design document 003, with its names; unlike the document's protocol, it loses no messages.
+"""Short-term memory of conversations with a summary and the newest turns (`ShortMemory`).
+
+It has the names of design document 003; unlike the protocol described there, it loses no messages.
 
 A turn is in the log, question and answer together, before `write_turn` returns; a checkpoint (stored summary) is next
 to the log and committed by compare-and-swap. Session, mode, summary and window are computed from log and checkpoint, so
@@ -85,7 +87,8 @@ RECENT_TURNS: Final = 8
 _SECOND: Final = 1_000_000
 _PAGE: Final = 500
 _MANY_NEW: Final = 16
-"""Number of uncached entries from which a query caches the entries even if the conversation is about to change."""
+"""A query that is stored caches the entries it read only if at least this many were not cached: the answer will soon
+change the conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +134,10 @@ class _Query:
 
 
 class AsyncShortMemory:
-    """Short-term memory of many conversations (document 003) in a store, for applications with an event loop."""
+    """Short-term memory of many conversations in a store, for applications with an event loop.
+
+    It is the `ShortMemory` of design document 003.
+    """
 
     def __init__(
         self,

@@ -56,11 +56,13 @@ __all__ = (
 
 
 _MAX_GROUPS: Final = 2
-"""Most offers (summaries that queries requested at one checkpoint, not stored yet) that are kept for a conversation."""
+"""Most offers that are kept for a conversation: groups of queries that asked for a summary at the same checkpoint, none
+of which is stored yet."""
 _MAX_READERS: Final = 4
-"""Most pending requests for a summary that are counted per offer."""
+"""Most queries that are counted in one offer (group of queries that asked for a summary at the same checkpoint)."""
 _MAX_LANDINGS: Final = 3
-"""Number of summaries stored after which an older offer is dropped."""
+"""An offer (group of queries that asked for a summary at the same checkpoint) is dropped after this many summaries were
+stored."""
 
 
 class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

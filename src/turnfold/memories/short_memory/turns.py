@@ -46,14 +46,14 @@ __all__ = (
 
 _PAGE: Final = 64
 _SHORT_TEXT: Final = 4_000
-"""Longest text, in characters, whose token count is cached."""
+"""Most characters of a text whose token count is cached; a longer text is counted each time."""
 _MAX_COUNTS: Final = 4_096
-"""Most texts whose token count is cached."""
+"""Most texts whose token counts are cached; the least recently used are dropped."""
 _MAX_NEW: Final = 64
-"""Most entries added since the cache was filled, for which cached entries are still used."""
+"""If more entries than this were added since the newest entries were cached in Redis, the cached ones are not used."""
 Count: TypeAlias = Callable[[str], int]
 _LINE_ENDS: Final = 2
-"""Tokens of the line ends between the rules and the history."""
+"""Tokens counted for the line breaks between the rules and the history in the prompt."""
 
 
 @dataclass(slots=True)
@@ -246,7 +246,7 @@ async def read_history(
 
 
 async def _unread_turns(log: LogEnd, turns: list[TurnText]) -> int:
-    """Return the number of turns before the oldest of these that no summary covers."""
+    """Return how many turns that no summary covers come before the oldest turn in `turns`."""
     covered = log.view.covered
     if not turns or turns[0].first <= covered + 1:
         return 0
@@ -361,7 +361,10 @@ class WrittenTurn:
 
 @dataclass(frozen=True, slots=True)
 class TurnWriter:
-    """Appends turns (question and answer) to logs; a retry of the same turn appends nothing."""
+    """Appends turns (question and answer) to logs.
+
+    A retry of the call that appended a turn appends nothing.
+    """
 
     store: Store
     scope: Scope

@@ -1,4 +1,6 @@
-"""Value classes of design document 003: the session and its parts, requests and results, with the documented names.
+"""Value classes of `ShortMemory`: the session and its parts, requests and results.
+
+They have the names of design document 003.
 
 The values are mutable because the document's own code changes them and passes them back. A session keeps a copy of the
 values it was read with (`as_read`), so that storing it writes only the changed fields.

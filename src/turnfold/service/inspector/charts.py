@@ -74,7 +74,7 @@ def lost_from_cache(before: CallPoint | None, call: CallPoint) -> int:
     """Return the tokens of the previous prompt that the provider cached and this call does not reuse.
 
     Returns 0 if none are lost, if the previous prompt was too short to be cached, or if no more is lost than with every
-    new question, which changes the tail of the prompt.
+    new question, which changes the tail (pins, rules, recalled passages) of the prompt.
     """
     if before is None or before.tokens < _SMALLEST_CACHED:
         return 0

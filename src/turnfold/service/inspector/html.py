@@ -74,7 +74,7 @@ _INTERNAL_LINK: Final = re.compile(
     rf"{re.escape(ROOT)}(?:[/?#][\x21\x23-\x3b\x3d\x3f-\x5b\x5d-\x7e]*)?|[?#][\x21-\x7e]*"
 )
 _LARGEST_PAGE: Final = 4_000_000
-"""Most characters of a page."""
+"""Most characters of a page of the inspector; what does not fit is left out, and the page says so."""
 _MARKUP: Final = 40
 """Characters that an element counts for, in addition to its text."""
 COPIED: Final = "copied"
@@ -84,7 +84,8 @@ _UNPRINTABLE: Final = re.compile(
 )
 _FIGURE: Final = re.compile(r"[≈+-]? ?\d[\d,.]*%?")
 _BIDI: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Characters that change the writing direction and could make a line read as another."""
+"""Matches invisible characters that change the writing direction, such as U+202E, and could make a line read as
+another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +201,8 @@ def _attribute(key: str) -> str:
 _LONGEST: Final = 20_000
 """Longest text shown inside JSON; longer ones are usually media in base64."""
 _LONGEST_PART: Final = 100_000
-"""Most characters of one part of a message that are shown."""
+"""Most characters of one part of a message that are shown; of a longer part, the beginning, with the number of
+characters left out."""
 
 
 def moment(microseconds: int) -> Element:

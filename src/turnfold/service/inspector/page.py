@@ -34,7 +34,7 @@ __all__ = (
 _LONGEST: Final = 20_000
 """Most characters of a string inside a text to copy; longer strings are usually media in base64."""
 _LONGEST_COMMAND: Final = 500_000
-"""Most characters of a request inside a command to copy."""
+"""Most characters of a request that is shown as a curl command to copy; for a longer request no command is shown."""
 _URLS: Final[Mapping[str, str]] = {
     "openai": "${OPENAI_BASE_URL:-https://api.openai.com/v1}/chat/completions",
     "anthropic": "${ANTHROPIC_BASE_URL:-https://api.anthropic.com}/v1/messages",

@@ -262,7 +262,9 @@ async def _signed_out(_state: ServiceState, _request: Request) -> Response:
 async def _asset(_state: ServiceState, request: Request) -> Response:
     name = request.path_params["name"]
     if name not in ASSETS:
-        raise NotFound("the inspector has no such file")
+        raise NotFound(
+            f"the inspector has no file {name[:100]!r}; its files are {', '.join(ASSETS)}"
+        )
     return Response(_content(name), media_type=ASSETS[name], headers={"cache-control": "no-cache"})
 
 

@@ -150,7 +150,7 @@ def _unknown() -> NotFound:
 
 _PAGE: Final = 50
 _SPARE: Final = 400
-"""Tokens reserved for the fence around a text, and for the address of its next page."""
+"""Tokens of a response kept free for the fence (marks) around its text, and for the address of the next page."""
 _TEXT: Final = "text/plain"
 _JSON: Final = "application/json"
 _NOTES: Final = {
@@ -322,7 +322,9 @@ def _call_text(found: Explanation) -> str:
 
 async def _snapshot(request: McpRequest, session: AsyncSession, name: str) -> str:
     if not (name.isascii() and name.isdecimal()) or len(name) > 12:
-        raise InvalidOption(f"snapshot {name[:40]!r} is not the number of a turn")
+        raise InvalidOption(
+            f"snapshot {name[:40]!r} is not the number of a turn: give a whole number, for example 3"
+        )
     found = await session.snapshots.recall(
         {"turn_numbers": [int(name)]}, tokens=request.limit - _SPARE
     )

@@ -281,7 +281,7 @@ class FoldReply(_Answer, kw_only=True):
 
     session: str
     folded: bool
-    """False if there was nothing to fold."""
+    """False if there was nothing to fold (compact)."""
     checkpoint: str
     upto: int
     summary_tokens: int

@@ -1,4 +1,4 @@
-"""The MCP tools: recall, search, list and inspect sessions, remember, and fold.
+"""The MCP tools: recall, search, list and inspect sessions, remember, and fold (compact).
 
 Stored content is returned fenced as data. If not all of it fits, the result says how much is missing and which
 arguments return it. Only the tools in `TOOLS` can be called. Titles, descriptions and result texts are read by models.
@@ -37,7 +37,7 @@ from turnfold.service.mcp.schemas import (
     SessionsAnswer,
     SessionStanding,
 )
-from turnfold.stores import ConversationInfo
+from turnfold.stores import ConversationInfo, redaction_of
 from turnfold.stores import list_sessions as store_sessions
 from turnfold.text import fence, json_line, one_line
 
@@ -352,8 +352,11 @@ async def remember(request: McpRequest, arguments: RememberArguments) -> McpRepl
     session = request.writable_session(arguments.session)
     if arguments.pin:
         request.require(McpPermission.PINS, of="pinning")
-    digest = blake2b(arguments.text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-    note = Message("assistant", arguments.text, metadata=_BY_MODEL)
+    text, redaction = arguments.text, redaction_of(request.memory.store)
+    if redaction is not None:  # a digest of a secret would confirm a guess of it
+        text = await redaction.text(request.memory.scope, session.id, text)
+    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    note = Message("assistant", text, metadata=_BY_MODEL)
     done = await session.add(note, client_id=f"remembered:{digest}")
     pinned = ""
     if arguments.pin:

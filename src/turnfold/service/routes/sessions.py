@@ -156,11 +156,12 @@ async def fold(request: OperationRequest[FoldBody, NoQuery]) -> FoldAnswer:
 
 
 _STEP: Final = 32
-"""Most entries or calls that are read at once."""
+"""Most entries or calls that are read from the store at once, so that few are in memory if they are large."""
 _PAGE_BYTES: Final = 4 << 20
-"""Most bytes of the items of a page, even if the page then has fewer items than requested."""
+"""Most bytes of the items of a page; the page then has fewer items than requested, but at least one."""
 _MANIFEST_BYTES: Final = 2_000
-"""Bytes of a manifest (record of a call) in addition to its longest text."""
+"""Bytes that a call's manifest (record) is estimated to have besides the text of its pins, rules and recalled passages.
+"""
 _Item = TypeVar("_Item")
 _Place = TypeVar("_Place")
 

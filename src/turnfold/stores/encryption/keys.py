@@ -72,7 +72,7 @@ _KIND: Final = "encryption-key"
 _DOCUMENT_KEY: Final = "data"
 _PREFIX: Final = "turnfold-key:"
 _AFTER_KEYS: Final = f"{_PREFIX}~"
-"""Sorts after every key conversation."""
+"""Text that sorts after the ids of all conversations with data keys: a listing continues after it."""
 _STORE_SCOPE: Final = Scope(f"{_PREFIX}store")
 _STORE_CONVERSATION: Final = f"{_PREFIX}store"
 _STORE_MARK: Final = Document("encryption-store", "mark", b'{"v":1}', 0)
@@ -312,7 +312,8 @@ class ConversationKeys:
         self._known: OrderedDict[tuple[str, str], DataKey] = OrderedDict()
         self._by_id: dict[str, DataKey] = {}
         self._new: set[tuple[str, str]] = set()
-        """Conversations (tenant, id) whose data key this process created and has written nothing with yet."""
+        """(tenant, id) of each conversation for which this process created a data key, but has not written anything
+        yet."""
         self._is_marked = False
         """True if this process knows that the store is marked as encrypted."""
 

@@ -25,7 +25,8 @@ __all__ = ("ConversationIndex", "IndexCache", "IndexUpdate")
 
 _MAX_INDEXES: Final = 256
 _MAX_BYTES: Final = 64 << 20
-"""Most bytes that the texts in all search indexes may have together."""
+"""Most bytes that the texts in all search indexes in memory may have together; beyond that, the index used least
+recently is dropped."""
 
 
 _NO_FRAMING: Final = Framing(name="none", origin="nothing is counted", message=0, reply=0)

@@ -291,9 +291,9 @@ class EncryptedStore:
         return await self._run(work, many=len(entries) > _MANY)
 
     async def _run(self, work: Callable[[], _Result], *, many: bool = True) -> _Result:
-        """Return the result of `work`.
+        """Return the result of `work`, which processes entries.
 
-        If `many` entries are to be processed and the store is not blocking, it runs in a thread.
+        With `many` entries it runs in a thread, unless the store itself blocks the caller.
         """
         return work() if self.blocking or not many else await asyncio.to_thread(work)
 
@@ -480,9 +480,10 @@ class EncryptedStore:
     async def _index_update(
         self, scope: Scope, key: DataKey, index: ConversationIndex | None
     ) -> tuple[ConversationIndex, IndexUpdate | None]:
-        """Return the index, or a new one if entries of the old one were replaced, and the changes to add to it.
+        """Return the search index of a conversation, and the changes that it needs.
 
-        The changes are None if the conversation does not exist, or is deleted meanwhile.
+        It is a new index if entries of the old one were replaced. The changes are None if the conversation does not
+        exist, or is deleted meanwhile.
         """
         conversation = key.conversation
         if index is not None and index.seq:

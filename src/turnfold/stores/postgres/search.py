@@ -238,7 +238,7 @@ def _candidates(tenant: str, found: Rows, query: QueryTerms) -> Iterator[Candida
 
 
 _STEP = 1000
-"""Most entries that are indexed again in one transaction."""
+"""Most entries whose search index is made again in one transaction; further ones follow in the next."""
 
 
 def _find_stale(place: ConversationKey, *, everywhere: bool) -> Statement:

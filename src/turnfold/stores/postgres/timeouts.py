@@ -40,11 +40,13 @@ __all__ = (
 
 _Result = TypeVar("_Result")
 _SHORTEST_CONNECT = 2
-"""Shortest time limit for connecting that libpq, the client library, allows, in seconds."""
+"""Shortest time limit for connecting, in seconds, that libpq (PostgreSQL's client library) allows; a shorter one is
+refused."""
 _LONGEST_GRACE = 5.0
 """Seconds that the client waits longer than the server, so that the server can report a time-out itself."""
 _DRAIN = 10.0
-"""Seconds to wait for the response to a statement that the driver has cancelled; the driver gives up sooner."""
+"""Seconds to wait for the server's response to a statement that the driver has cancelled; the driver itself gives up
+sooner."""
 _INTERVAL = 0.1
 """Seconds between two checks of the clock while nothing is received."""
 

@@ -62,7 +62,7 @@ _OTHER_SCHEMA = (
 )
 """Errors of the server if a statement does not fit the tables, because another release changed them."""
 _LONGEST_WAIT = 30.0
-"""Seconds to wait for a free connection."""
+"""Seconds to wait for a free connection of the pool; after that, `StoreUnavailable` is raised."""
 _BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 # Waits for the disk in this transaction, even if the server or role is set not to.

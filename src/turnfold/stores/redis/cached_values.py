@@ -68,7 +68,8 @@ _PREFIX = "short_term_memory:session:"
 _UNKNOWN = -1
 _SEGMENT = b"segment"
 _OPENED_BYTES = 4 << 20
-"""Most bytes of cached segments whose decoded form this process keeps."""
+"""Most bytes of cached segments (notes and newest entries) that this process keeps decoded; beyond that, the oldest are
+dropped."""
 
 ValueT = TypeVar("ValueT", bound=msgspec.Struct)
 

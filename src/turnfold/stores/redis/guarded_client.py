@@ -179,13 +179,16 @@ return 1
 """
 )
 _MAX_FIELDS = 64
-"""Most fields of the hash of a conversation; if it has more, it is cleared before the next value is cached."""
+"""Most fields of the Redis hash in which a conversation is cached; if it has more, it is emptied before the next value
+is stored."""
 _MARK_SECONDS = 60
-"""Seconds for which the tombstone of a deleted conversation rejects earlier values."""
+"""Seconds for which the mark (tombstone) of a deleted conversation prevents that late writers store older values in
+Redis."""
 _MAX_PENDING = 10_000
 _ERASED_AT_ONCE = 16
 _SLOWEST_START = 1.0
-"""Seconds that a client may take to learn the layout of a cluster, which takes more than one request."""
+"""Seconds that a client may take to learn the layout of a Redis cluster, which takes several requests; after that the
+call fails."""
 
 
 class _BlockingClient(Protocol):

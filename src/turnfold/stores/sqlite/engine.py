@@ -78,10 +78,11 @@ _log = logging.getLogger(__name__)
 _LARGEST_GROUP = 256
 _COMMIT = ("COMMIT",)
 _POLL_SECONDS = 0.25
-"""Seconds that a blocking caller waits for its result before it checks whether another caller still runs the queue (the
-leader)."""
+"""Seconds that a blocking caller waits for its result before it checks whether the caller that runs the queue (the
+leader) still lives."""
 _MAX_INTERRUPTS = 3
-"""Most times that a write job is retried because the thread that ran it was interrupted."""
+"""Most times that a write job is run again because the thread that ran it was interrupted (Ctrl-C); after that it
+fails."""
 
 
 class SqliteEngine(Writer):
@@ -293,7 +294,7 @@ class SqliteEngine(Writer):
                 self._writer.execute("VACUUM")
             answer = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             if answer is not None and answer[0]:
-                raise apsw.BusyError("a reader still uses an older snapshot")
+                raise apsw.BusyError("a reader still uses an older state of the database")
         except apsw.Error as error:
             raise StoreUnavailable(
                 f"the data was deleted, but the write-ahead log, which may contain its bytes, could not be truncated "

@@ -44,15 +44,17 @@ __all__ = (
 
 
 MOST_ROWS = 500
-"""Most rows deleted in one transaction."""
+"""Most rows deleted in one transaction; a larger conversation is deleted in several."""
 _MOST_SECURE = 100
-"""Most rows deleted in one transaction if each is removed from the lists of the index immediately."""
+"""Most rows deleted in one transaction, if the terms of each row are removed from the search index at once and not
+merged out later."""
 _MOST_BYTES = 1 << 20
 """Most bytes deleted in one transaction; a single row may have more."""
 _MOST_INDEXED_BYTES = 16 << 10
-"""Most bytes of indexed texts that are deleted in one transaction."""
+"""Most bytes of indexed texts that are deleted in one transaction; the terms of a single longer text are removed in
+parts."""
 _MERGED_PAGES = 64
-"""Number of pages of the index that are merged in one transaction."""
+"""Number of pages of the search index that one transaction merges, so that the terms of deleted texts disappear."""
 _MERGE_RATIO = 200
 """Number of texts that can be merged in the time in which one text is removed immediately; if a larger share is
 removed, texts are merged."""

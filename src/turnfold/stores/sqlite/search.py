@@ -50,12 +50,14 @@ __all__ = ("SearchMatches", "search")
 # ruff: noqa: S608 (statements are joined from constants and the names of tables; every value is bound)
 
 NEWEST = 1000
-"""Most entries not indexed yet that one search scans."""
+"""Most entries that are not indexed yet which one search scans, the newest first."""
 _CONVERSATIONS = 16
-"""Most conversations of a tenant whose newest entries are scanned: the conversations created last."""
+"""Number of conversations of a tenant, the ones created last, in which a search scans the newest entries that are not
+indexed yet."""
 _SHORT_BODY = 2_000
 _SHORT_BODIES = 1_024
-"""Number of bodies of at most `_SHORT_BODY` bytes whose text is cached: each turn of a session searches its log."""
+"""Most decoded texts of stored messages that are cached, of messages with at most `_SHORT_BODY` bytes: each turn of a
+session searches its log again."""
 
 
 @dataclass(slots=True)

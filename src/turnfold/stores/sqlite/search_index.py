@@ -78,7 +78,7 @@ _log = logging.getLogger(__name__)
 _DIGEST_BYTES = 7
 """Bytes of a digest; with a hundred million terms, one search in a billion would mistake another term for its own."""
 _ALL = ""
-"""Term under which the total number of indexed texts is counted; no text contains this term."""
+"""Term under which the number of all indexed texts is stored; no text contains it."""
 MIXED = "mixed"
 """Version of the word rules that is recorded for a conversation indexed by several versions."""
 MANY_WAITING = 20_000

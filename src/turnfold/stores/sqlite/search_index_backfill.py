@@ -67,18 +67,19 @@ __all__ = (
 
 _log = logging.getLogger(__name__)
 _STEP = 2000
-"""Most texts indexed in one step."""
+"""Most texts that are added to the search index in one step; further texts are added in the next."""
 _STEP_CHARACTERS = 1_000_000
 """Characters of texts after which a step ends; a single text may be longer."""
 _LONG = tables.MANY_WAITING
 _LONG_TEXTS = 20_000
-"""Characters of texts from which a step is worth sending to another process."""
+"""If the texts of a step have more characters than this, they are split into terms in another process, if the store has
+one for that."""
 _LONGEST_PAUSE = 0.2
-"""Most seconds that indexing waits after a batch for which others had to wait."""
+"""Most seconds that indexing pauses after a batch for which other writers had to wait."""
 _AT_ONCE = 2 * _STEP
-"""Texts that a search indexes before it returns, if more than `MANY_WAITING` wait."""
+"""Number of texts that a search adds to the index before it returns, if more than `MANY_WAITING` are waiting."""
 _BACKGROUND_STEP = 250
-"""Most texts indexed in one step of the background thread."""
+"""Most texts that the background thread adds to the search index in one step."""
 _WAITING = "tenant = ?1 AND (?2 IS NULL OR name = ?2) AND unindexed"
 
 
@@ -214,7 +215,7 @@ def write_batch(
 
 
 def _is_valid(connection: Connection, target: IndexTarget, step: IndexStep) -> bool:
-    """Return True if the index and the texts are as they were when the step was planned."""
+    """Return True if the search index and the texts have not changed since the step was planned."""
     indexed = sql.scalar(
         connection,
         "SELECT indexed FROM conversation WHERE key = ? AND tenant = ? AND unindexed",

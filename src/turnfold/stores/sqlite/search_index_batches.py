@@ -20,7 +20,8 @@ from turnfold.stores.sqlite.search_index import (
 __all__ = ("IndexPlan", "IndexStep", "WaitingTexts", "rows_to_add")
 
 _BATCH_REPEATS = 12
-"""A batch may have this many times `BATCH_TERMS` terms if they repeat: only distinct terms are limited to that."""
+"""A batch ends at `BATCH_TERMS` distinct terms, or at this many times as many terms if they are counted with
+repetitions."""
 
 
 class IndexStep(NamedTuple):
@@ -70,7 +71,8 @@ class IndexPlan:
         self.batches: list[list[IndexStep]] = [[]]
         self._digests = TermDigests(tenant)
         self._terms: set[str] = set()
-        """Distinct terms of the last batch, whose writing takes the most time."""
+        """Distinct terms of the last batch. Writing them takes most of the time of a batch, so their number limits it.
+        """
         self._size = 0
         """Number of all terms and marks of the last batch, with repetitions."""
 

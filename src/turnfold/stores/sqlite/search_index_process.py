@@ -128,7 +128,10 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
     while len(got) < size:
         piece = connection.recv(min(size - len(got), 1 << 20))
         if not piece:
-            raise ConnectionError("the other end was closed")
+            raise ConnectionError(
+                f"the connection between the SQLite store and its search index process was closed after {len(got)} of "
+                f"{size} bytes: one of the two processes has ended"
+            )
         got += piece
     return bytes(got)
 

@@ -28,7 +28,7 @@ __all__ = ("HANG_SECONDS", "Clock", "OpenStore", "StoreCases", "Trial", "case")
 
 
 HANG_SECONDS = 60.0
-"""Seconds after which a waiting caller is considered to hang."""
+"""Seconds after which a caller that still waits makes the test case fail."""
 
 _Result = TypeVar("_Result")
 _Cases = TypeVar("_Cases")

@@ -330,7 +330,10 @@ class _Twins(RuleBasedStateMachine):
 
 
 class MachineCases(StoreCases):
-    """The differential test: the same random calls on the store and on the in-memory store."""
+    """Test that does the same random operations on the tested store and on the in-memory store.
+
+    Both must return equal results.
+    """
 
     def test_any_calls_give_the_answers_of_the_reference(self, trial: Trial) -> None:
         reference = MemoryStore(counter=character_counter(), clock=trial.clock)

@@ -50,7 +50,7 @@ __all__ = (
 
 
 MANY = 1203
-"""Number of entries that is larger than the batches in which stores write."""
+"""Number of entries in a test conversation that is longer than the batches in which stores write."""
 CHINESE = "长" * 512
 
 

@@ -52,8 +52,8 @@ class _Move:
     """The conversation ("home") from which the thread is moved."""
     new: str
     decided: AbstractSet[_Name] = frozenset()
-    """Checkpoints that were in the old conversation when `_Choice` chose those to keep; checkpoints stored later are
-    not in it."""
+    """Checkpoints that were in the old conversation when it was decided which to keep. Checkpoints stored later are not
+    in it, and are kept."""
     arrived: dict[_Name, StoredCheckpoint] = field(default_factory=dict[_Name, StoredCheckpoint])
     """Copied checkpoints, as the old conversation stores them."""
     newest: dict[str, StoredCheckpoint] = field(default_factory=dict[str, StoredCheckpoint])
@@ -228,7 +228,10 @@ def _kept_on_deleted(
 def _delta_ancestors(
     stored: StoredCheckpoint, by_name: Mapping[_Name, StoredCheckpoint], codec: Codec
 ) -> list[StoredCheckpoint]:
-    """Return the ancestors that the `DeltaChannel`s of a checkpoint are rebuilt from, nearest first."""
+    """Return the earlier checkpoints that are needed to rebuild the `DeltaChannel`s of a checkpoint, nearest first.
+
+    A `DeltaChannel` is a LangGraph channel that stores only what changed since the checkpoint before.
+    """
     counters = mapping_of(codec.metadata(stored).get(_COUNTERS) or {}, _COUNTERS)
     wanted = {channel for channel in counters if channel not in stored.values}
     found: list[StoredCheckpoint] = []

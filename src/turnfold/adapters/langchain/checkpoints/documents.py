@@ -65,7 +65,8 @@ _UNCOUNTED = 4 << 20
 """Stored values of up to this many bytes are read without counting the objects in them: they take at most some hundred
 megabytes of memory."""
 _GROWTH = 4
-"""The most bytes of memory per stored byte, on average, that the objects of a larger stored value may take."""
+"""Most bytes of memory per stored byte that the objects of a stored value may take when it is decoded; a value that
+takes more is refused."""
 
 # About the bytes of memory of Python's objects, with the place each takes in a list.
 _SLOT, _NUMBER, _TEXT, _LIST, _MAP, _OBJECT = 8, 40, 64, 64, 240, 400
@@ -137,12 +138,14 @@ Piece: TypeAlias = bytes | tuple[int, int]
 value."""
 
 _ANCHOR = 24
-"""Number of bytes (the anchor) that are searched for in the earlier value to find where both agree again."""
+"""Number of bytes in an anchor: a piece of the new value that is searched for in the earlier value, to find where both
+agree again after a difference."""
 _COPY_COST = 8
 _WINDOW = 1 << 16
-"""Number of bytes of the earlier value in which an anchor is searched for."""
+"""Number of bytes of the earlier value in which such a piece (anchor) is searched for."""
 _PROBES = 48
-"""Number of anchors tried before the rest of the value is stored as new bytes."""
+"""Number of pieces (anchors) of the new value that are searched for in the earlier value; if none is found, the rest of
+the new value is stored whole."""
 
 
 def make_delta(base: bytes, new: bytes) -> list[Piece]:

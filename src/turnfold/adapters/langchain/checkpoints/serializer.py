@@ -115,7 +115,10 @@ def _zone(content: object) -> ZoneInfo:
 def _pattern(content: tuple[object, object]) -> re.Pattern[Any]:
     pattern, flags = content
     if not isinstance(pattern, str | bytes) or not isinstance(flags, int) or flags & ~int(_FLAGS):
-        raise ValueError("the stored content is not a regular expression with valid flags")
+        raise ValueError(
+            f"a stored regular expression needs a pattern (text or bytes) and known flags, got "
+            f"{type(pattern).__name__} and {flags!r:.100}"
+        )
     return re.compile(pattern, flags)
 
 
@@ -170,7 +173,7 @@ _MODELS: Final = frozenset(
         ("langchain_core.documents.base", "Document"),
     }
 )
-"""Pydantic models of LangChain."""
+"""Pydantic models of LangChain, as (module, class name), that may be created from stored content."""
 
 _FIELDS: Final = frozenset(
     {
@@ -184,7 +187,7 @@ _FIELDS: Final = frozenset(
         ("langgraph.store.base", "GetOp"),
     }
 )
-"""Data classes and named tuples of LangGraph."""
+"""Data classes and named tuples of LangGraph, as (module, class name), that may be created from stored content."""
 
 
 _SEND: Final = ("langgraph.types", "Send")
@@ -292,10 +295,10 @@ AllowedType: TypeAlias = "type[Any] | tuple[str, ...]"
 _Name: TypeAlias = tuple[str, str]
 
 _MAX_DEPTH = 100
-"""The most levels of objects inside one another that are read."""
+"""Most levels of objects inside one another in a stored value; a value with more is refused with an error."""
 _FROM_ISO = "fromisoformat"
 _MOST_CHECKED = 1 << 16
-"""The most hashes of checked objects that are remembered."""
+"""Most hashes of checked objects that are remembered; beyond that all are forgotten, and objects are checked again."""
 _SHAPES = {SINGLE: 3, POSITIONAL: 3, KEYWORDS: 3, METHOD: 4, PYDANTIC_V1: 3, PYDANTIC_V2: 4}
 """Number of elements in the stored form of an object, by msgpack extension code."""
 

@@ -77,8 +77,9 @@ Version: TypeAlias = int | float | str | None
 _SMALL = 256
 """Values with fewer bytes than this are stored whole."""
 _STRIDE = 8
-"""Each version whose number is divisible by a power of this number is stored as a difference from the version that many
-earlier."""
+"""Versions of a value are stored as differences from earlier ones: a version whose number is divisible by a power of
+this number is stored as the difference from the version that many before it, for example version 128 from version 64.
+"""
 _MAX_SHARE = 0.75
 """If a difference is larger than this share of the value, the value is stored whole."""
 
@@ -199,7 +200,11 @@ class ChannelValues:
 
     @staticmethod
     def _checked_earlier(script: DeltaScript, later: DeltaScript) -> DeltaScript:
-        """Return `script`; raise `InvalidRecord` unless it is an earlier version of a value than `later`."""
+        """Return `script`, the difference that an earlier version of a value is stored as.
+
+        Raises `InvalidRecord` if it is not earlier than the version `later`, so that damaged data cannot cause an
+        endless loop.
+        """
         if script.index >= later.index:
             raise InvalidRecord(
                 f"a stored value is damaged: its version {later.index:,} is based on version {script.index:,}, which "
@@ -381,7 +386,8 @@ class Threads:
 
 _DOCUMENT_PAGE: Final = 200
 _FEW: Final = 8
-"""Number of documents with writes that are read first; a step rarely has more tasks."""
+"""Number of documents with task results ("writes") that are read at first; a step of a graph rarely has more tasks. If
+there are more, the others follow."""
 _MAX_VALUE_BYTES = 64 << 20
 _MAX_DOCUMENT_BYTES = 32 << 20
 

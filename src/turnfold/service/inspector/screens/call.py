@@ -67,7 +67,7 @@ _PROVIDERS: Final[tuple[tuple[Literal["openai", "anthropic"], str, WireFormat], 
 
 
 _NUMBER: Final = re.compile("[0-9]{1,9}")
-"""The number of a call, as the command `turnfold explain` takes it."""
+"""Matches the number of a call, such as 12, which the address of the screen may have in place of the call's id."""
 _MOST_RECALLED: Final = 12
 """Number of recalled entries that are listed; a call may have some hundred."""
 

@@ -44,9 +44,10 @@ __all__ = ("diff",)
 
 _OFFERED: Final = 200
 _MOST_COMPARED: Final = 4_000_000
-"""Most pairs of lines or messages that are compared."""
+"""Most pairs of lines or messages that are compared one by one; above that, the differing middle is shown as replaced
+whole."""
 _LONGEST_RUN: Final = 4
-"""Number of equal messages in a row above which they are shown as one line."""
+"""A longer run of equal lines or messages is shown as one line with their number."""
 _Sent: TypeAlias = tuple[SentItem, Message]
 """A message in the form in which a call sent it, with its place in the prompt."""
 _CallName = Annotated[str, Meta(min_length=1, max_length=512)]

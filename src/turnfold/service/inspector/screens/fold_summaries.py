@@ -30,7 +30,7 @@ __all__ = ("checkpoints",)
 
 
 _MOST_CHECKED = 1_000
-"""Most entries whose facts are read for a page."""
+"""Most entries whose facts are compared with a summary; if it covers more, no share of facts is shown."""
 
 
 @screen("/sessions/{session}/checkpoints")

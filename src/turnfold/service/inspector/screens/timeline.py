@@ -1,4 +1,4 @@
-"""Start screen of a session: a timeline with one bar per call, and marks for folds, cuts and cache breaks."""
+"""Start screen of a session: a bar per call, and marks for folds (compactions), cuts and prompt cache breaks."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class _Query(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 @screen("/sessions/{session}", query=_Query)
 async def session(request: ScreenRequest[_Query]) -> RenderedScreen:
-    """Render the timeline of a session: one bar per call, marks for folds, cuts and cache breaks."""
+    """Render the timeline of a session: one bar per call, marks for folds (compactions), cuts and cache breaks."""
     words, view = request.words, await request.open()
     name, live = view.session.id, await view.live()
     numbers = await call_numbers(view.session)

@@ -34,7 +34,7 @@ __all__ = (
 
 
 _LONGEST: Final = 200_000
-"""Most characters of a file on one page."""
+"""Most characters of a file that one page shows; the rest is on further pages."""
 _Turn = Annotated[int, Meta(ge=0, le=(1 << 62))]
 
 

@@ -48,18 +48,21 @@ __all__ = (
 PINNED = "pinned"
 """Label of the block with pinned texts, which is never shortened."""
 _TRUST = {"recalled": 1, "findings": 2, "state": 3, "rules": 4}
-"""Trust in a block of the tail by its label: the least trusted are shortened first. Labels not listed (notes,
-workspace) have trust 0."""
+"""Trust in a block of the tail (pins, rules, recalled passages) by its label: the least trusted are shortened first.
+Labels not listed (notes, workspace) have trust 0."""
 _ONE_TEXT = frozenset({"state", "workspace"})
-"""Labels of blocks with a single text, which may be cut at any place."""
+"""Labels of the blocks after the conversation that are one text, which may be cut at any place."""
 _ITEMS = frozenset({"recalled", "findings", "rules"})
-"""Labels of blocks with a list of items, each beginning at the left margin."""
+"""Labels of the blocks after the conversation that are a list, whose items each begin at the left margin."""
 _FEWEST = 32
 """Fewest tokens of a block that is worth showing: the marks around a shorter one would cost more than the block."""
 
 
 class ShortenedBlocks(NamedTuple):
-    """The blocks of a tail that fit, and a sentence for each block that was shortened or left out."""
+    """The blocks of a tail that fit, and a sentence for each that was shortened or left out.
+
+    The tail is the text after the conversation: pins, rules, recalled passages.
+    """
 
     blocks: tuple[Fenced, ...]
     changes: tuple[str, ...]
@@ -71,7 +74,7 @@ def joined_blocks(blocks: Sequence[Fenced]) -> str:
 
 
 def pins_too_large(parts: dict[str, int], allowed: int, *, remedy: str) -> BudgetTooSmall:
-    """Return the error for pinned texts that exceed the budget's share for the tail."""
+    """Return the error for pinned texts that exceed the budget's share for the text after the conversation."""
     return BudgetTooSmall(
         needed=sum(parts.values()),
         allowed=allowed,
@@ -82,7 +85,7 @@ def pins_too_large(parts: dict[str, int], allowed: int, *, remedy: str) -> Budge
 
 @dataclass(frozen=True, slots=True)
 class _Prices:
-    """Counts the tokens of the tail's blocks, each alone and all joined in one message."""
+    """Counts the tokens of the blocks after the conversation (pins, rules, passages), each alone and all together."""
 
     count: Callable[[str], int]
     measure: Callable[[str], int]
@@ -124,7 +127,10 @@ def shorten_blocks(
 
 
 def _shrink_order(blocks: dict[int, Fenced]) -> list[int]:
-    """Return the indexes of the tail's blocks that may be shortened: least trusted first, then from the last one."""
+    """Return the indexes of the blocks that may be shortened: least trusted first, then from the last one.
+
+    Blocks are the parts of the text after the conversation: rules, passages, and so on.
+    """
     return sorted(
         (at for at, block in blocks.items() if block.label != PINNED),
         key=lambda at: (_TRUST.get(blocks[at].label, 0), -at),
@@ -132,7 +138,10 @@ def _shrink_order(blocks: dict[int, Fenced]) -> list[int]:
 
 
 def _fitted(blocks: dict[int, Fenced], limit: int, prices: _Prices) -> dict[int, Fenced] | None:
-    """Return the tail's blocks shortened to `limit` tokens; None if a block would have no readable text left."""
+    """Return the blocks of the text after the conversation, shortened to `limit` tokens.
+
+    Returns None if a block would have no readable text left.
+    """
     if not blocks or prices.of(list(blocks.values())) <= limit:
         return blocks
     order = _shrink_order(blocks)
@@ -201,7 +210,10 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """The parts of a context outside the window (system, summary, tail, tools), with their token counts."""
+    """The parts of a context outside the window, with their token counts.
+
+    They are system, summary, tail (pins, rules, recalled passages) and tools.
+    """
 
     system: tuple[Piece, ...]
     summary: tuple[Piece, ...]
@@ -209,7 +221,7 @@ class Overhead:
     tools: int
     reply: int
     tokens: int
-    """Tokens of system, summary, tail, tools and the opening of the reply together."""
+    """Tokens of system, summary, tail (pins, rules, recalled passages), tools and the opening of the reply together."""
     fence: int
     """Most tokens that the fence (marks) around a summary can cost."""
     shortened: tuple[str, ...]
@@ -275,6 +287,8 @@ def price(
 ) -> Overhead:
     """Count system, summary, tail and tools of a context, each shortened to its share of the budget.
 
+    The tail is the text after the conversation: pins, rules, recalled passages.
+
     The tail may take `recall_room` tokens more than its share. `squeeze` is how often the shares of system and summary
     are halved. The last result is kept with the transcript.
     """
@@ -297,7 +311,8 @@ def price(
 
 
 _PriceKey = tuple[tuple[Message, ...], str, tuple[Message, ...], str, int, int, int]
-"""Cache key: system, summary, tail, key of the tools, recall room, squeeze, 1 if there is a conversation else 0."""
+"""Key of the cached counts: system, summary, text after the conversation, key of the tools, recall room, squeeze, and 1
+if there is a conversation, else 0."""
 
 
 def _count_overhead(
@@ -352,7 +367,10 @@ def _tools_key(tools: Sequence[Mapping[str, object]]) -> str:
 
 
 def _require_room(overhead: Overhead, budget: Budget, conversation: int) -> None:
-    """Raise `BudgetTooSmall` if system, summary, tail and tools leave no room for the conversation."""
+    """Raise `BudgetTooSmall` if system, summary, tail and tools leave no room for the conversation.
+
+    The tail is the text after the conversation: pins, rules, recalled passages.
+    """
     for unit, allowed, measure in (
         ("tokens", budget.tokens, overhead.costs),
         ("messages", budget.max_messages, overhead.counts),

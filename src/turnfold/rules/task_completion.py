@@ -1,4 +1,4 @@
-"""Tells whether a sentence reports that a task is done: it names the thing of the task and no other thing."""
+"""Tells whether a sentence says that a task is done: it names the thing of the task and no other thing."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ _DONE_EN = late_pattern(
     r"|\w\W+(?:(?!need|feed|speed|agreed|want|tired|bored|red\b)\w{2,}ed|sent|paid|bought|done|written|made)(?:\s+(?:in|off|out|up|back|over|down))?(?:\s+(?:today|now|already|this\s+morning))?\W*$",
 )
 _REPORTING = late_pattern(
-    "[那这]边|拿[到走去]|收下|收[走到]|取走|领[走到]|接手|签收|交[到给]|到手|到货|送到|上线|装[^,，。]{0,2}里|升完|跑完|今天|今早|[上下]午|总算|终于|已经|刚刚?|都|我们?|也|就|了|出去|回来|进去|下来|收到|那个|帮我|提醒|记得|待办|搞定|没问题|[过好完掉](?=[了啦]|$)|[上到](?=[了啦])|啦"
+    "[那这]边|自己|亲自|[拿取收领接带][走到下回去来过]+|接手|签收|交[到给]|到手|到货|送到|上线|装[^,，。]{0,2}里|升完|跑完|今天|今早|[上下]午|总算|终于|已经|刚刚?|都|我们?|也|就|了|出去|回来|进去|下来|收到|那个|帮我|提醒|记得|待办|搞定|没问题|[过好完掉](?=[了啦]|$)|[上到](?=[了啦])|啦"
 )
 _OF_OTHERS = late_pattern(
     "[我他她](?:们)?(?P<who>姐|妹|哥|弟|妈|爸|老公|老婆|媳妇|同事|朋友|儿子|女儿|邻居|室友)[^,，。]{0,2}?的"
     r"|\b(?:my|his|her|their|our)\s+(?P<who_en>sister|brother|mum|mom|dad|mother|father|wife|husband|friend|colleague|neighbou?r|flatmate|son|daughter)'s\b"
 )
-"""Matches words for the owner of a thing, if that is not the speaker ("my sister's")."""
+"""Matches the owner of a thing if that is not the speaker: "my sister's", 我姐的."""
 _REPORTED = frozenset("写做弄办搞交寄买发打看问订约定付还改修补合去送拿取签续过好完掉")
-"""Verbs of a sentence reporting work as done that name no thing ("done", "finished")."""
+"""Chinese verbs for finishing something that do not name the thing: 做 (do), 完 (finish)."""
 _NOT_DONE = late_pattern(
-    r"没有?[^,，。]{0,6}(?:完|过|好|到|收|寄|发|交|买)|还没|尚未|不[^,，。]{0,4}了|[昨前]天的|上[次周个]的?|\b(?:not|n't|yet|still|will|tomorrow|must|should|never|if|when|yesterday's|last\s+(?:week|month|year|\w+'s))\b|n't\b",
+    r"没有?[^,，。]{0,6}(?:完|过|好|到|收|寄|发|交|买)|还没|尚未|不[^,，。]{0,4}了|[昨前]天的|上[次周个]的?|\b(?:not|n't|yet|still|will|tomorrow|must|should|never|if|when|yesterday's|last\s+(?:week|month|year|\w+'s)|has\s+(?:an?|another|no))\b|n't\b",
     re.IGNORECASE,
 )
 _TASK_WORDS = late_pattern(
@@ -57,11 +57,11 @@ _TASK_WORDS = late_pattern(
 )
 _NOT_NOW = late_pattern("[昨前]天的|上[次周个]的|上个月的")
 _ABOUT = late_pattern(
-    r"^\W*(?:(?:so|and|oh|ah|ok(?:ay)?|right|now|as\s+for|about|regarding|concerning|on|remember|by\s+the\s+way)\b\W*)+|的?(?:事情?|问题|那[个件条]|这[个件条])$|^(?:对了|关于|说到|那个|至于)",
+    r"^\W*(?:(?:so|and|oh|ah|ok(?:ay)?|right|now|as\s+for|about|regarding|concerning|on|remember|by\s+the\s+way)\b\W*)+|的?(?:事情?|问题|那[个件条]|这[个件条])$|\s+(?:is|are|was|were)\s+(?:green|passing|working|fine|clean|up)(?:\s+again)?$|^(?:对了|关于|说到|那个|至于)",
     re.IGNORECASE,
 )
 _OPEN_OBJECT = late_pattern(
-    r"\b(?:it|that|this|them|those|these|one|ones|all|both|everything|actually|finally|myself)\b|我们?|她|他|都|全|就",
+    r"\b(?:it|that|this|them|those|these|one|ones|all|both|everything|actually|finally|myself|himself|herself|themselves)\b|我们?|她|他|都|全|就",
     re.IGNORECASE,
 )
 _ADJUNCT = late_pattern(
@@ -78,6 +78,10 @@ _SUBJECT = late_pattern(
 )
 
 
+_ON_THE_PHONE = late_pattern(
+    r"\b(?:just\s+)?(?:got\s+)?off\s+the\s+phone\s+(?:with|to)\s+", re.IGNORECASE
+)
+"""Matches words for a call that has ended."""
 _CLOSES = late_pattern(
     r"^\W*(?:tick(?:ed)?|check(?:ed)?|done)\b(?:\s+(?:and\s+dusted|that|it))?\W*$|\bcross(?:ed)?\s+(?:it|that|this)?\s*off\b|\boff\s+(?:the|my|our|your)\s+(?:to-?do\s+)?list\b"
     r"|\b(?:that(?:'s|\s+is|\s+one's|\s+one\s+is)?|this(?:\s+one)?(?:'s|\s+is)|it's)\s+(?:now\s+|all\s+|finally\s+)?(?:done|sorted|settled|taken\s+care\s+of|dealt\s+with|out\s+of\s+the\s+way)\b"
@@ -91,10 +95,10 @@ _NOT_CLOSED = late_pattern(
     re.IGNORECASE,
 )
 _LEAST_CLAUSE = 6
-"""Fewest characters of a clause of a message that may name the whole task."""
+"""A clause of a message can name a whole task only if it has more characters than this."""
 _LEAST_NAMED = 0.2
-"""Share of the things that an open task names which a message must name to close it, if the message only says that
-something is done."""
+"""If a message only says that something is done, it closes an open task if it names at least this share of the things
+that the task names."""
 
 
 def closes(text: str) -> bool:
@@ -173,7 +177,10 @@ def _names_nothing(report: str) -> bool:
 
 
 def _is_about(report: str, there: frozenset[str], wanted: str) -> bool:
-    """Return True if a clause before "done" names the thing of the task and nothing else: "about the note, ..."."""
+    """Return True if a clause before "done" names the thing of the task and nothing else: "about the note, ...".
+
+    `wanted` is the text of the task, `there` are its words and values.
+    """
     for clause in clauses_of(report[:LONGEST]):
         if (_DONE_EN if clause.isascii() else _DONE_ZH).search(clause):
             return False
@@ -187,13 +194,16 @@ def _is_about(report: str, there: frozenset[str], wanted: str) -> bool:
 
 @lru_cache(maxsize=512)
 def _told_done(report: str) -> tuple[tuple[str, str], ...]:
-    """Return the clauses that report work as done; each also without the words that say "done"."""
+    """Return the clauses that report work as done, each also without the words that say "done", as pairs."""
     found: list[tuple[str, str]] = []
     for clause in clauses_of(report):
         zh = not clause.isascii()
         if _NOT_DONE.search(clause) or not (_DONE_ZH if zh else _DONE_EN).search(clause):
             continue
-        found.append((clause, _REPORTING.sub(" ", clause) if zh else _without_subject(clause)))
+        plain = _REPORTING.sub(" ", clause) if zh else _without_subject(clause)
+        if not zh and not plain.strip():
+            plain = clause  # "dentist booked": what looks like the subject is the thing
+        found.append((clause, plain))
         if not zh and (short := _ADJUNCT.sub("", clause)) != clause and _DONE_EN.search(short):
             found.append((short, _without_subject(short)))
     return tuple(found)
@@ -228,9 +238,9 @@ def names_another(report: str, task: str) -> bool:
 
 
 def _without_subject(clause: str) -> str:
-    clause = _SUBJECT.sub("", clause)
+    clause = _SUBJECT.sub("", _ON_THE_PHONE.sub("called ", clause))
     return re.sub(
-        r"\b(?:off|out|up|back|today|picked|dropped|handed|got|received|arrived|here|done|finished|finally|final|merged|written|complete[d]?|ready|sorted|sent|paid|bought|booked|made|good)\b",
+        r"\b(?:off|out|up|back|today|himself|herself|themselves|picked|dropped|handed|got|received|arrived|here|done|finished|finally|final|merged|written|complete[d]?|ready|sorted|sent|paid|bought|booked|made|good)\b",
         " ",
         clause,
         flags=re.IGNORECASE,

@@ -42,7 +42,8 @@ _FILLING = frozenset(
 ) | frozenset(
     "enough only most least cap limit cut trim drop go raise lower bump number amount total =budget max maximum".split()
 )
-"""Words around an amount that do not say what the amount is of."""
+"""Words and Chinese characters next to an amount that do not say what the amount is of: units, limits, verbs of change.
+"""
 _AMOUNT = late_pattern(
     r"(?P<before>[$€£¥])?(?P<number>\d[\d.,:]*\d|\d|[一二两三四五六七八九十]+(?=[个台桌次篇天人张条份楼层点年岁万千块元]))\s*(?P<unit>[a-zA-Z%]+|[\u4e00-\u9fff])?"
 )
@@ -77,7 +78,7 @@ _LAYS_DOWN = late_pattern(
     r"|fine|ok(?:ay)?|enough|will\s+do|instead|actually|drop|forget|cancel|never\s+mind|let['’]?s|go\s+(?:up|down|with)|want|keep|always|never)\b",
     re.IGNORECASE,
 )
-"""Matches words with which somebody sets a rule, in contrast to a report of what is so."""
+"""Matches words with which somebody sets a rule ("change it to", "from now on"), and does not report how things are."""
 _LATER_ON = late_pattern(
     r"(?:记得|别忘了?|到时候?)[^,，。;；]*|\b(?:remember|(?:do\s+not|don['’]?t)\s+forget)\s+to\b[^,.;]*",
     re.IGNORECASE,
@@ -140,7 +141,10 @@ def only_reports(later: str, earlier: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _stated(text: str) -> str:
-    """Return the clauses of a text that state a value without denying it, and the clauses that set a limit."""
+    """Return the clauses of a text that state a value, and those that set a limit.
+
+    Clauses that deny a value are left out.
+    """
     clauses = clauses_of(text)
     return "，".join(each for each in clauses if _BOUND.search(each) or not DENIES.search(each))
 

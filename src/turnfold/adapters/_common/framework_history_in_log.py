@@ -1,0 +1,229 @@
+"""Makes the log of a conversation equal to the message history that a framework passes.
+
+Finds the messages that are already stored and appends the others. If the framework changed earlier messages, the log is
+replaced: a log is never edited, so the new messages are appended and all older ones are hidden.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from turnfold.adapters._common.visible_log_entries import (
+    BEGINNING,
+    REPLACES,
+    TRIES,
+    Retraction,
+    VisibleEntry,
+    VisibleHistory,
+)
+from turnfold.errors import Conflict
+from turnfold.memory import AsyncSession
+from turnfold.records import (
+    CLEARED,
+    SESSION,
+    TAKEN_BACK,
+    ClearedNote,
+    Message,
+    NewEntry,
+    TakenBackNote,
+    content_key,
+    longest_overlap,
+    read_note,
+    write_note,
+)
+
+__all__ = (
+    "GivenRecord",
+    "LoggedRecord",
+    "clear_upto",
+    "first_name",
+    "follow_history",
+    "replace_history",
+)
+
+
+_SLACK = 64
+"""Number of extra entries of the log that are read to find a framework's history in it: twice the length of the
+history, and this many more."""
+_AGAIN = ":again:"
+"""Mark in the client id of a message that is stored again: `name:again:number`. A client id may be used only once per
+log."""
+_BATCH = 500
+"""Most entries of one append; more are appended in several batches."""
+
+
+class GivenRecord(NamedTuple):
+    """A message of a framework's history, converted to turnfold's form (a record), and its client id ("" for none)."""
+
+    record: Message
+    name: str
+
+
+class LoggedRecord(NamedTuple):
+    """A message of a framework's history as it is in the log, where it may have more content than the one passed."""
+
+    seq: int
+    record: Message
+
+
+async def follow_history(
+    session: AsyncSession,
+    given: Sequence[GivenRecord],
+    *,
+    key: Callable[[Message], str] = content_key,
+    whole: bool = False,
+    system: bool = False,
+) -> list[LoggedRecord]:
+    """Make the visible part of the log end with the framework's messages `given`.
+
+    Returns the log entry of each message.
+
+    Records with the same `key` are the same message. `whole`: the records are the whole log, and not only its end.
+    `system`: system messages are among the records; without it those of the log are left alone.
+    """
+    for tries_left in range(TRIES, -1, -1):
+        try:
+            return await _follow(session, given, key, whole=whole, system=system)
+        except Conflict:
+            if not tries_left:
+                raise
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+async def _follow(
+    session: AsyncSession,
+    given: Sequence[GivenRecord],
+    key: Callable[[Message], str],
+    *,
+    whole: bool,
+    system: bool,
+) -> list[LoggedRecord]:
+    visible = VisibleHistory(session)
+    head = (await session.store.head(session.scope, session.id)).seq
+    reach = sys.maxsize if whole else 2 * len(given) + _SLACK
+    counts: Callable[[VisibleEntry], int] = (lambda _: 1) if system else _is_message
+    entries = await visible.newest(reach, counts)
+    keys = _keys(entries, given, key)
+    start, length = (0, _common_prefix(*keys)) if whole else longest_overlap(*keys)
+    known = [LoggedRecord(one.entry.seq, one.entry.message) for one in entries[start:][:length]]
+    if start + length == len(entries) and (length or not entries):
+        return known + await _append(session, given[length:])
+    before = entries[:start] if length else []
+    if length and len(entries) >= reach:
+        first = entries[start].entry.seq
+        all_of_it = await visible.entries()
+        before = [one for one in all_of_it if counts(one) and one.entry.seq < first]
+    kept = [GivenRecord(one.entry.message, one.entry.client_id) for one in before]
+    richer = [
+        GivenRecord(old.record, new.name) for old, new in zip(known, given[:length], strict=True)
+    ]
+    placed = await replace_history(session, [*kept, *richer, *given[length:]], head=head)
+    return placed[len(kept) :]
+
+
+async def replace_history(
+    session: AsyncSession,
+    given: Sequence[GivenRecord],
+    *,
+    head: int,
+    retraction: Retraction | None = None,
+) -> list[LoggedRecord]:
+    """Hide everything in the log from contexts, summaries and recall, and append `given` instead.
+
+    The new entries come first, and are not visible before the rest is hidden: after a crash between the two, the old
+    ones are still the visible history. `head` is the log's last seq, read before `given` was made, and `retraction` is
+    what was hidden then. Raises `Conflict` if another writer has appended something since, or with `retraction` hidden
+    something.
+    """
+    placed = await _append(session, given, instead=head)
+    if retraction is not None:
+        note = TakenBackNote(stretches=((BEGINNING, head),))
+        document = write_note(SESSION, TAKEN_BACK, note)
+        place = session.scope, session.id
+        await session.store.put_document(*place, document, expect=retraction.version)
+    await clear_upto(session, head)
+    return placed
+
+
+async def clear_upto(session: AsyncSession, seq: int) -> None:
+    """Hide all entries up to a seq (log position) from contexts, summaries and recall."""
+    store, scope = session.store, session.scope
+    while True:
+        cleared = await store.get_document(scope, session.id, SESSION, CLEARED)
+        note = ClearedNote(upto=max(seq, read_note(cleared, ClearedNote).upto))
+        document = write_note(SESSION, CLEARED, note)
+        try:
+            await store.put_document(
+                scope, session.id, document, expect=cleared.version if cleared else 0
+            )
+        except Conflict:
+            continue
+        return
+
+
+def _common_prefix(log: Sequence[str], given: Sequence[str]) -> int:
+    pairs = enumerate(zip(log, given, strict=False))
+    return next((at for at, (old, new) in pairs if old != new), min(len(log), len(given)))
+
+
+def _keys(
+    entries: Sequence[VisibleEntry], given: Sequence[GivenRecord], key: Callable[[Message], str]
+) -> tuple[list[str], list[str]]:
+    """Return the keys by which log entries and a framework's messages are compared, one list for each.
+
+    The key is the client id if the entry and the message have one, else `key(message)`.
+    """
+    names = [first_name(shown.entry.client_id) for shown in entries]
+    both = set(names) & {one.name for one in given} - {""}
+    return (
+        [
+            name if name in both else key(shown.entry.message)
+            for name, shown in zip(names, entries, strict=True)
+        ],
+        [one.name if one.name in both else key(one.record) for one in given],
+    )
+
+
+async def _append(
+    session: AsyncSession, given: Sequence[GivenRecord], *, instead: int = 0
+) -> list[LoggedRecord]:
+    """Append messages to the log. A client id that the log already has is replaced by a new one.
+
+    With `instead`, the messages replace the log up to that seq (log position): they become visible when everything up
+    to it is cleared.
+    """
+    placed: list[LoggedRecord] = []
+    expect = instead or None
+    for at in range(0, len(given), _BATCH):
+        batch = given[at : at + _BATCH]
+        names = [one.name for one in batch if one.name]
+        taken = (
+            {entry.client_id for entry in await session.by_client_id(names)}
+            if names
+            else set[str]()
+        )
+        head = (await session.store.head(session.scope, session.id)).seq
+        new: list[NewEntry] = []
+        for number, one in enumerate(batch):
+            if one.name and one.name not in taken:
+                taken.add(one.name)
+                new.append(NewEntry(one.record, one.name))
+            else:
+                name = first_name(one.name)
+                again = f"{REPLACES}{instead}." if instead else _AGAIN
+                new.append(NewEntry(one.record, f"{name}{again}{head + number}"))
+        done = await session.add(new, expect=expect)
+        expect = done.head.seq if instead else None
+        placed += [LoggedRecord(done.first + n, entry.message) for n, entry in enumerate(new)]
+    return placed
+
+
+def first_name(client_id: str) -> str:
+    """Return the client id under which a message was first stored, given the id of a later copy."""
+    return client_id.partition(_AGAIN)[0]
+
+
+def _is_message(shown: VisibleEntry) -> int:
+    return int(shown.entry.message.role != "system")
