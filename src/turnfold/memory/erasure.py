@@ -490,7 +490,9 @@ def _conversation_digest(salt: str, scope: Scope, name: str) -> str:
 def _check_salt(salt: str) -> None:
     if not _SALT.fullmatch(salt):
         raise InvalidRecord(
-            f"the salt must be 32 hexadecimal digits, got {salt[:40]!r}", path="salt"
+            f"the salt of an erasure receipt must be 32 hexadecimal digits, got {salt[:40]!r}: the receipt was changed",
+            path="salt",
+            remedy="Pass the receipt as it was returned or printed",
         )
 
 
