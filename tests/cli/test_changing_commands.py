@@ -147,6 +147,19 @@ def test_our_own_export_comes_back_the_same(store: str, tmp_path: Path) -> None:
     assert invoke_json(["import", str(packed), "--store", other])["already"] == 2
 
 
+@pytest.mark.parametrize("name", ["turnfold", "openai"])
+def test_an_export_replaces_a_file_only_with_force(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "out.jsonl"
+    file.write_text("mine")
+    export = ["export", "--all", "--format", name, "-o", str(file), "--store", seed(tmp_path)]
+    refused = invoke(export)
+    assert refused.exit_code == 2
+    assert "--force" in refused.stderr
+    assert file.read_text() == "mine"
+    assert invoke([*export, "--force"]).exit_code == 0
+    assert file.read_text() != "mine"
+
+
 def test_the_standard_output_gets_the_export_and_nothing_else(store: str) -> None:
     result = invoke(["export", SHORT, "--store", store])
     lines = [json.loads(line) for line in result.stdout_bytes.splitlines()]

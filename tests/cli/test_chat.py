@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -227,12 +228,31 @@ def test_a_message_that_failed_is_sent_again_and_stored_once(tmp_path: Path) -> 
     assert roles == ["system", "user", "assistant", "user", "assistant"]
 
 
-def test_the_session_of_a_failed_message_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["hi", "It's 20 °C: what now? 怎么办？", "--help"])
+def test_the_command_that_sends_a_failed_message_again_is_whole(tmp_path: Path, text: str) -> None:
+    """Run as it is told: the same model, store, instructions, budget and text, which is not stored twice."""
     with StrictServer([Refuse(401, "bad key"), Say("hello")]) as server:
         given = ["--model", "m", "--base-url", f"{server.url}/v1", "--store", address(tmp_path)]
-        failed = RUN.invoke(app, ["chat", *given, "--once", "hi"])
-        [again] = re.findall(r"to send it again: turnfold chat (\w+) --once", failed.stderr)
-        assert RUN.invoke(app, ["chat", again, *given, "--once", "hi"]).stdout.strip() == "hello"
+        given += ["--system", "Be kind.", "--budget", "900"]
+        failed = RUN.invoke(app, ["chat", *given, f"--once={text}"])
+        [told] = re.findall(r"to send it again: turnfold (.+)", failed.stderr)
+        again = shlex.split(told)
+        assert RUN.invoke(app, again).stdout.strip() == "hello"
+    with Memory(address(tmp_path)) as memory:
+        history = memory.session(again[1]).history()
+        assert [entry.message.role for entry in history] == ["system", "user", "assistant"]
+        assert history[1].message.text == text
+
+
+def test_a_chat_in_a_deleted_session_ends_as_not_found(tmp_path: Path) -> None:
+    with Memory(address(tmp_path)) as memory:
+        memory.session("gone").user("hi")
+        memory.delete("gone")
+    for words in (["--once", "hi"], []):
+        ended = RUN.invoke(
+            app, ["chat", "gone", *words, "--store", address(tmp_path)], input="hi\n"
+        )
+        assert ended.exit_code == 3
 
 
 @pytest.mark.parametrize(

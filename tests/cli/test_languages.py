@@ -146,8 +146,10 @@ def test_an_option_without_its_chinese_would_be_noticed(monkeypatch: pytest.Monk
     ("words", "chinese"),
     [
         (("show",), "缺少参数"),
+        (("show",), "它的 id，或用 @last 指最新的一个"),
         (("show", "x", "--nonsense"), "没有这个选项"),
         (("show", "x", "--limit", "many"), "参数的值不对"),
+        (("show", "x", "--limit", "17o"), "这里是 '17o'"),
         (("nonsense",), "命令用法有误"),
         (("db", "nonsense"), "命令用法有误"),
         (("sohw",), "是不是 'show'？"),
@@ -155,7 +157,7 @@ def test_an_option_without_its_chinese_would_be_noticed(monkeypatch: pytest.Monk
         (("--store", "chat.db", "sessions"), "--store 要写在命令之后"),
         (("show", "x", "y"), "多出的参数：y"),
         (("show", "x", "--limit"), "后面要有值"),
-        (("show", "x", "--limit", "0"), "至少为 1"),
+        (("show", "x", "--limit", "0"), "至少为 1，这里是 '0'"),
     ],
 )
 def test_a_wrong_call_is_told_in_both_languages(words: tuple[str, ...], chinese: str) -> None:

@@ -193,6 +193,7 @@ def test_a_check_that_fails_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> Non
     ("error", "code"),
     [
         (errors.NotFound("x"), ExitCode.NOT_FOUND),
+        (errors.ConversationDeleted("x"), ExitCode.NOT_FOUND),
         (errors.InvalidExport("x", line=3), ExitCode.PROBLEMS),
         (errors.Conflict("x"), ExitCode.FAILED),
         (errors.StoreUnavailable("x"), ExitCode.FAILED),

@@ -47,6 +47,15 @@ def store(tmp_path: Path) -> str:
     return address
 
 
+def test_a_file_is_accepted_as_the_store(store: str) -> None:
+    file = store.removeprefix("sqlite:///")
+    with ui(file, "--port", "0", "--no-browser") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("http://127.0.0.1:")
+    with ui(file, "--store", store) as process:
+        assert process.wait(PATIENCE) == 2
+
+
 def test_it_prints_its_address_and_serves_pages_only(store: str) -> None:
     with ui("--store", store, "--port", "0", "--no-browser") as process:
         assert process.stdout is not None

@@ -14,7 +14,7 @@ from tests.service.running import running
 from tests.stores.redis_server import shared_url
 from turnfold.client import RemoteMemory
 from turnfold.errors import ConversationDeleted, InvalidOption, InvalidRecord, NotFound
-from turnfold.memory import AsyncMemory, Memory
+from turnfold.memory import AsyncMemory, ErasureReceipt, Memory
 from turnfold.memory import erasure as erasure_module
 from turnfold.records import SESSION, Document, Entry, Message, NewEntry, user
 from turnfold.runtime import drive
@@ -335,6 +335,34 @@ def test_a_receipt_with_another_digest_is_not_intact(memory: Memory, digest: str
     memory.session("one").user("hello 你好")
     receipt = replace(memory.erase_session("one"), digest=digest)
     assert not memory.verify_erasure(receipt).intact
+
+
+def test_a_receipt_is_stored_as_json_and_read_back(memory: Memory) -> None:
+    filled(memory)
+    receipt = memory.erase_user(USER)
+    read = ErasureReceipt.from_json(receipt.to_json())
+    assert read == receipt
+    assert memory.verify_erasure(read).ok
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"kind": "user"}', "\ud800", "[" * 100_000, b"\xff"])
+def test_other_text_is_no_receipt(text: str | bytes) -> None:
+    with pytest.raises(InvalidRecord, match="not a receipt of an erasure"):
+        ErasureReceipt.from_json(text)
+
+
+@pytest.mark.parametrize("given", [{"kind": "user"}, "{}", None])
+def test_something_else_than_a_receipt_is_refused_with_the_right_call(
+    memory: Memory, given: object
+) -> None:
+    refused = "verify_erasure needs an ErasureReceipt, got .*ErasureReceipt.from_json\\(text\\)"
+    with pytest.raises(InvalidOption, match=refused):
+        memory.verify_erasure(given)  # pyright: ignore[reportArgumentType] (refused)
+    with (
+        RemoteMemory("http://127.0.0.1:9") as remote,
+        pytest.raises(InvalidOption, match=refused),
+    ):
+        remote.verify_erasure(given)  # pyright: ignore[reportArgumentType] (refused)
 
 
 @pytest.mark.parametrize("said", ["Hello", "你好"])

@@ -107,7 +107,7 @@ def test_a_fold_in_the_background_and_a_summariser_in_every_order(
 def test_a_process_that_writes_while_it_folds_and_a_summariser_in_every_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    build_again(monkeypatch, times=2)
+    build_again(monkeypatch, times=3)
     store = begun(3, long=LONG)
     writing = agent("agent", turns=1, budget=SMALL)
     found = every_order(writing, summariser("a"), store=store, merged=True)

@@ -92,6 +92,7 @@ def test_a_taken_port_is_said_in_a_sentence(tmp_path: Path) -> None:
         )
     assert done.returncode == 2
     assert f"cannot listen on 127.0.0.1 port {port}" in done.stderr
+    assert "Choose another port with --port" in done.stderr
 
 
 @pytest.mark.parametrize(

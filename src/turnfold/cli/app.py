@@ -70,7 +70,10 @@ _FIRST_STEPS = {
                 "turnfold demo",
                 "watch a long conversation stay within a token budget; no key, no network",
             ),
-            ("turnfold chat", "take notes that can be searched, or chat: --model gpt-4o"),
+            (
+                "turnfold chat",
+                "take searchable notes (@last: in the last session), or chat: --model gpt-4o",
+            ),
             ("turnfold import FILE", "bring in the conversations of another program"),
             ("turnfold sessions", "list what is stored"),
             ("turnfold ui", "see what the model saw, call by call, in a browser"),
@@ -82,7 +85,10 @@ _FIRST_STEPS = {
         "从这里开始：",
         (
             ("turnfold demo", "看一段长对话如何装进 token 预算；不需要密钥和网络"),
-            ("turnfold chat", "记下可以搜索的笔记；或与模型交谈：--model gpt-4o"),
+            (
+                "turnfold chat",
+                "记下可以搜索的笔记（@last：接着上个会话）；或与模型交谈：--model gpt-4o",
+            ),
             ("turnfold import FILE", "导入其他程序的对话"),
             ("turnfold sessions", "列出已保存的会话"),
             ("turnfold ui", "在浏览器中逐次查看模型看到了什么"),

@@ -206,7 +206,8 @@ def _unanswered(session: Session, text: str) -> str:
 _NO_MODEL = (
     "No model is configured. Name one with --model (and --base-url for a server of your own, for example "
     "--model qwen3 --base-url http://localhost:11434/v1), or set TURNFOLD_MODEL.\n"
-    "Until then this works offline: what you type is kept, and matching passages are quoted."
+    "Until then this works offline: what you type is kept, and matching passages are quoted. Each start is a session "
+    "of its own; turnfold chat @last goes on in the last one."
 )
 _PROMPT = "> "
 _CLIENT = "chat-"
@@ -292,9 +293,15 @@ def say_once(
             raise
         except TurnfoldError:
             if session is None and memory.session(conversation).status().entries:
-                again = f"turnfold chat {conversation} --once ..."
+                addresses = {"base-url": base_url, "store": store}
+                given = {name: shown_address(each) for name, each in addresses.items() if each}
+                budget = None if tokens is None else str(tokens)
+                again = _resume_command(
+                    conversation,
+                    {"model": model, **given, "system": system, "budget": budget, "once": text},
+                )
                 told = translated(f"the message is stored; to send it again: {again}")
-                sys.stderr.write(f"{told}\n")
+                sys.stderr.write(f"{shown_answer(told)}\n")
             raise
         receipt = answerer.receipt
         stored = memory.session(conversation).by_client_id(answerer.client_id)

@@ -198,6 +198,8 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Drop the rule with this id, or the rules of the entry with this number.": (
         "去掉有此 id 的规则，或此序号记录中的规则。"
     ),
+    "Replace the file if it exists.": "文件已存在时替换它。",
+    "Store to show, the same as --store.": "要显示的存储，与 --store 相同。",
     "The same as the argument SESSION.": "与参数 SESSION 相同。",
     "Hours an Idempotency-Key is remembered; 0 for ever.": (
         "Idempotency-Key 记住多少小时；0 表示永远。"

@@ -275,6 +275,9 @@ _ERRORS: Final[Mapping[str, str]] = {
     "to delete, give the whole id of the session: {name}": "要删除，请给出会话的完整 id：{name}",
     "cannot read the receipt {path}: {error}": "无法读取回执 {path}：{error}",
     "{path} is not a receipt of an erasure: {error}": "{path} 不是删除的回执：{error}",
+    "{path} exists already: give the name of a new file, or replace it with --force": (
+        "{path} 已存在：请给出新文件的名称，或用 --force 替换它"
+    ),
     "{path} exists already: give the name of a new file": "{path} 已存在：请给出新文件的名称",
     "several sources were given: give only one of these: a session or file, --all, --set FILE": (
         "给出了多个来源：只能是会话或文件、--all、--set FILE 之一"
@@ -390,6 +393,9 @@ _ERRORS: Final[Mapping[str, str]] = {
     "no active rule {key} in {session}; `turnfold rules` lists the active rules, by id and seq": (
         "{session} 中没有有效的规则 {key}；`turnfold rules` 会列出，可用 id 或序号"
     ),
+    "the store is named twice: give it as an argument or with --store": (
+        "存储指定了两次：只用参数，或只用 --store"
+    ),
     "the session is named twice: give it as an argument or with --session": (
         "会话只能给出一次：作为参数，或用 --session"
     ),
@@ -454,6 +460,9 @@ _ERRORS: Final[Mapping[str, str]] = {
     ),
     "cannot use {path}: {reason}": "无法使用 {path}：{reason}",
     "cannot open {path}: {error}": "无法打开 {path}：{error}",
+    "cannot listen on {host} port {port}: {error}. Choose another port with --port; 0 picks a free one": (
+        "无法监听 {host} 的端口 {port}：{error}。请用 --port 换一个端口；0 表示任选空闲端口"
+    ),
     "nothing was written: {reason}": "没有写入任何内容：{reason}",
     "{purpose} needs the package {package}: pip install {wanted}": (
         "{purpose} 需要软件包 {package}：pip install {wanted}"
@@ -462,6 +471,7 @@ _ERRORS: Final[Mapping[str, str]] = {
 _USAGE: Final[Mapping[str, str]] = {
     "Missing command.": "请给出命令",
     "Missing argument {name}.": "请给出 {name}",
+    "Missing argument {name}. Give its id, or @last for the newest": "请给出 {name}：它的 id，或用 @last 指最新的一个",
     "Missing option {name}.": "请给出选项 {name}",
     "No such command {name}.": "没有命令 {name}",
     "No such command {name}. To undo a fold, `turnfold checkpoints SESSION` lists the summaries and "
@@ -480,13 +490,15 @@ _USAGE: Final[Mapping[str, str]] = {
     "Option {name} does not take a value.": "选项 {name} 后面不能有值",
     "Invalid value: {reason}": "{reason}（值不可用）",
     "Invalid value for {name}: {reason}": "{name}：{reason}（值不可用）",
-    "Invalid value for {name}: Input should be a valid integer, unable to parse string as an integer": (
-        "{name} 应是整数"
+    "Invalid value for {name}: Input should be a valid integer, unable to parse string as an integer, got {given}": (
+        "{name} 应是整数，这里是 {given}"
     ),
-    "Invalid value for {name}: Input should be a valid number, unable to parse string as a number": (
-        "{name} 应是数字"
+    "Invalid value for {name}: Input should be a valid number, unable to parse string as a number, got {given}": (
+        "{name} 应是数字，这里是 {given}"
     ),
-    "Invalid value for {name}: Input should be greater than or equal to {least}": "{name} 至少为 {least}",
+    "Invalid value for {name}: Input should be greater than or equal to {least}, got {given}": (
+        "{name} 至少为 {least}，这里是 {given}"
+    ),
     "Invalid value for {name}: path {path} does not exist.": "{name}：没有文件 {path}",
     "Invalid value for {name}: Value error, {given} is not one of {known}.": (
         "{name}：{given} 不在可用的值之中：{known}"
@@ -578,10 +590,12 @@ _CHAT: Final[Mapping[str, str]] = {
     "nothing to fold": "没有可折叠的内容",
     "No model is configured. Name one with --model (and --base-url for a server of your own, for example "
     "--model qwen3 --base-url http://localhost:11434/v1), or set TURNFOLD_MODEL.\n"
-    "Until then this works offline: what you type is kept, and matching passages are quoted.": (
+    "Until then this works offline: what you type is kept, and matching passages are quoted. Each start is a session "
+    "of its own; turnfold chat @last goes on in the last one.": (
         "没有配置模型。用 --model 指明（自己的服务器再加 --base-url，例如 --model qwen3 --base-url "
         "http://localhost:11434/v1），或设置 TURNFOLD_MODEL。\n"
-        "在此之前可以离线使用：输入的内容会保存，并引用匹配的旧内容。"
+        "在此之前可以离线使用：输入的内容会保存，并引用匹配的旧内容。每次启动都是新的会话；"
+        "turnfold chat @last 接着上一个会话。"
     ),
 }
 _OTHER: Final[Mapping[str, str]] = {

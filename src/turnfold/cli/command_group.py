@@ -251,6 +251,7 @@ def _usage_errors() -> Generator[None]:
         yield
     except _UsageError as error:
         _suggest_option(error)
+        _add_value_or_remedy(error)
         if not is_chinese() or getattr(error, "translated", False) or not str(error):
             raise  # a group without a command has shown its help, and its error says nothing
         kind = next(
@@ -276,3 +277,17 @@ def _suggest_option(error: Exception) -> None:
         return
     if any(known in each.opts for each in refused.ctx.command.params):
         refused.possibilities = [known]
+
+
+def _add_value_or_remedy(error: Exception) -> None:
+    """Let the error about a value that could not be parsed show it, and that about a missing session name `@last`."""
+    refused = cast("Any", error)
+    parsing = getattr(error.__cause__, "errors", None)  # pydantic's, by which typer parses values
+    if parsing is not None:
+        given = repr(parsing()[0]["input"])
+        if given not in refused.message:
+            refused.message += f", got {given}"
+    elif type(error).__name__ == "MissingParameter" and (
+        getattr(refused.param, "metavar", None) == "SESSION"
+    ):
+        refused.message = "Give its id, or @last for the newest"

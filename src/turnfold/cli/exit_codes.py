@@ -16,6 +16,7 @@ from pathlib import Path
 from turnfold.cli.chinese_help import ERRORS
 from turnfold.cli.chinese_labels import is_chinese, translated
 from turnfold.errors import (
+    ConversationDeleted,
     InvalidExport,
     MissingExtra,
     ModelFailed,
@@ -62,7 +63,7 @@ class ExitCode(IntEnum):
 def code_of(error: TurnfoldError) -> ExitCode:
     """Return the exit code of the command line for an error."""
     match error:
-        case NotFound():
+        case NotFound() | ConversationDeleted():
             return ExitCode.NOT_FOUND
         case InvalidExport():
             return ExitCode.PROBLEMS

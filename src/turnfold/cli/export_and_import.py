@@ -88,8 +88,9 @@ def export_sessions(
     output: Path | None,
     model: str,
     json: bool = False,
+    force: bool = False,
 ) -> Exported:
-    """Write sessions in the format `format_name` to a file or standard output."""
+    """Write sessions in the format `format_name` to a file or standard output; replace a file only with `force`."""
     if format_name not in EXPORTS:
         raise InvalidOption(f"format {format_name!r} is not one of {', '.join(EXPORTS)}")
     if not every and not names:
@@ -97,6 +98,10 @@ def export_sessions(
     if format_name == "markdown" and output is None and json:
         raise InvalidOption(
             "--json prints JSON only, and markdown is not JSON: name a file for it with --output FILE"
+        )
+    if output is not None and output.is_file() and not force:
+        raise InvalidOption(
+            f"{output} exists already: give the name of a new file, or replace it with --force"
         )
     if every and names:
         raise InvalidOption("give either the sessions to export or --all, not both")

@@ -6,14 +6,13 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 from rich.console import Console
 from rich.text import Text
 
 from turnfold.cli.chinese_labels import known_label, label, with_singulars
 from turnfold.cli.store_and_session_lookup import find_session, open_at, open_session
 from turnfold.cli.tables_and_progress_bars import as_json, make_console, printable
-from turnfold.errors import InvalidOption, NotFound
+from turnfold.errors import InvalidOption, InvalidRecord, NotFound
 from turnfold.inspect import fidelity_of_all
 from turnfold.memory import ErasureCheck, ErasureReceipt, Memory
 from turnfold.records import Checkpoint
@@ -147,11 +146,11 @@ def _confirm(what: str, name: str, *, asked: bool) -> None:
 def check_receipt(store: str | None, tenant: str, path: Path) -> ErasureCheck:
     """Check that the store has none of the conversations that are named in the erasure receipt of a file."""
     try:
-        receipt = msgspec.json.decode(path.read_bytes(), type=ErasureReceipt)
+        receipt = ErasureReceipt.from_json(path.read_bytes())
     except OSError as error:
         raise NotFound(f"cannot read the receipt {path}: {error.strerror}") from None
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise InvalidOption(f"{path} is not a receipt of an erasure: {error}") from None
+    except InvalidRecord as error:
+        raise InvalidOption(f"{path} is {error}") from None
     with open_at(store, tenant) as opened:
         return Memory(opened.store, scope=opened.scope).verify_erasure(receipt)
 
@@ -159,7 +158,7 @@ def check_receipt(store: str | None, tenant: str, path: Path) -> ErasureCheck:
 def show_receipt(receipt: ErasureReceipt, *, json: bool) -> None:
     """Print what was erased, as text or JSON."""
     if json:
-        print(as_json(receipt))  # noqa: T201 (what the command is for)
+        print(receipt.to_json())  # noqa: T201 (what the command is for)
         return
     console = make_console()
     if receipt.conversations and all(each.already for each in receipt.conversations):

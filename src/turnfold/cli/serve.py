@@ -35,6 +35,7 @@ from turnfold.cli.typer_commands.options import (
     TokensFileOption,
     chosen_redactor,
 )
+from turnfold.errors import InvalidOption
 
 if TYPE_CHECKING:
     from turnfold.service import ExtraRoutes, LocalAccess, ServiceState
@@ -233,6 +234,10 @@ _ONCE = "The link works once; the next one is printed when it was used. Ctrl-C e
 
 
 def ui(
+    source: Annotated[
+        str | None,
+        typer.Argument(help="Store to show, the same as --store.", metavar="STORE"),
+    ] = None,
     *,
     store: StoreOption = None,
     tenant: TenantOption = "default",
@@ -243,6 +248,8 @@ def ui(
 ) -> None:
     """Show sessions, calls and contexts in a browser. Ctrl-C ends it."""
     with report_errors():
+        if source is not None and store is not None:
+            raise InvalidOption("the store is named twice: give it as an argument or with --store")
         from turnfold.cli.store_and_session_lookup import (
             address_of,
             encryption_keys,
@@ -251,7 +258,7 @@ def ui(
         )
         from turnfold.service import ROOT, LocalAccess, ServiceOptions, inspector_beside, run
 
-        address = address_of(store)
+        address = address_of(source or store)
         require_store(address)
         logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s %(message)s")
 

@@ -109,7 +109,7 @@ class AsyncRemoteMemory:
 
         The check of a receipt without conversations is never `ok`.
         """
-        body = VerifyErasureBody(receipt=receipt)
+        body = VerifyErasureBody(receipt=ErasureReceipt.require(receipt))
         return await self._sender.call(api.operations.VERIFY_ERASURE, body=body)
 
     async def _erase(self, kind: Literal["session", "user", "tenant"], name: str) -> ErasureReceipt:

@@ -100,7 +100,9 @@ def _load(module: str, *, package: str, extra: str, peer: str) -> Any:  # noqa: 
     try:
         return import_module(module)
     except ImportError:
-        raise MissingExtra(package=package, extra=extra, purpose=f"the peer {peer!r}") from None
+        raise MissingExtra(
+            package=package, extra=extra, purpose=f"the comparison with {peer!r}"
+        ) from None
 
 
 def _fields(message: Message) -> list[dict[str, Any]]:

@@ -1,8 +1,8 @@
 """The input of a summary: messages as passages (speaker and text), with a cache of their sentences and facts.
 
 Tool calls and results are passages too. A fold (compaction) needs the sentences of a passage three times: to find the
-facts that must be kept, to choose the lines of an extract, and to compare with the finished summary. Splitting texts
-and finding (remembered tool result) facts takes most of the time of a fold, so the results are cached for one fold.
+facts that must be kept, to choose the lines of an extract, and to compare with the finished summary. To split texts
+and to look for facts takes most of the time of a fold, so the results are cached for one fold.
 """
 
 from __future__ import annotations

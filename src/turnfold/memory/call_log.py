@@ -383,7 +383,9 @@ def read_manifest(document: Document) -> Manifest:
             return msgspec.json.decode(document.body, type=Manifest)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise InvalidRecord(
-            f"the stored manifest (context report) of a call is damaged: {error}", path=document.key
+            f"the stored manifest (context report) of a call is damaged: {error}",
+            path=document.key,
+            remedy="Restore the store from a backup",
         ) from None
     raise InvalidRecord(
         f"the manifest has version {version}, but this release reads version 1",

@@ -124,5 +124,7 @@ def read_dropped(document: Document) -> Checkpoint:
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         path = f"{document.kind}/{document.key}"
         raise InvalidRecord(
-            f"the stored dropped checkpoint is damaged: {error}", path=path
+            f"the stored dropped checkpoint is damaged: {error}",
+            path=path,
+            remedy="Restore the store from a backup",
         ) from None

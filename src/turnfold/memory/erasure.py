@@ -27,7 +27,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from turnfold._lazy_loading import late_pattern
-from turnfold.errors import Conflict, InvalidRecord, NotFound, WrongKey
+from turnfold.errors import Conflict, InvalidOption, InvalidRecord, NotFound, WrongKey
 from turnfold.memory.fork import forks_among, id_digest
 from turnfold.records import Document, encode_message
 from turnfold.stores import (
@@ -116,6 +116,28 @@ class ErasureReceipt:
     def is_intact(self) -> bool:
         """True if the erasure receipt's digest is right, so no field was changed since the receipt was made."""
         return self.digest == _receipt_digest(self)
+
+    def to_json(self) -> str:
+        """Return the erasure receipt as indented JSON, the form of `turnfold delete --json`."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2).decode()
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> ErasureReceipt:
+        """Parse the JSON of `to_json` or `turnfold delete --json`; raises `InvalidRecord` for anything else."""
+        try:
+            return msgspec.json.decode(text, type=cls)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise InvalidRecord(f"not a receipt of an erasure: {error}") from None
+
+    @classmethod
+    def require(cls, given: object) -> ErasureReceipt:
+        """Return what was given if it is an erasure receipt; raises `InvalidOption`, which names the right call."""
+        if isinstance(given, cls):
+            return given
+        raise InvalidOption(
+            f"verify_erasure needs an ErasureReceipt, got {type(given).__name__}: for a stored receipt, "
+            "memory.verify_erasure(ErasureReceipt.from_json(text))"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +243,7 @@ async def erase_tenant(
 
 async def verify_erasure(store: Store, scope: Scope, receipt: ErasureReceipt) -> ErasureCheck:
     """Read the store again and check that it has none of the conversations that an erasure receipt names."""
+    ErasureReceipt.require(receipt)
     erased = {each.id_digest for each in receipt.conversations}
     found: list[str] = []
     names = [info.conversation for info in await all_conversations(store, scope)]
@@ -467,7 +490,9 @@ def _conversation_digest(salt: str, scope: Scope, name: str) -> str:
 def _check_salt(salt: str) -> None:
     if not _SALT.fullmatch(salt):
         raise InvalidRecord(
-            f"the salt must be 32 hexadecimal digits, got {salt[:40]!r}", path="salt"
+            f"the salt of an erasure receipt must be 32 hexadecimal digits, got {salt[:40]!r}: the receipt was changed",
+            path="salt",
+            remedy="Pass the receipt as it was returned or printed",
         )
 
 

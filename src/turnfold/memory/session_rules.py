@@ -606,5 +606,7 @@ def _decode(document: Document | None) -> RulesNote:
         return msgspec.json.decode(document.body, type=RulesNote)
     except (msgspec.MsgspecError, RecursionError, UnicodeError, InvalidRecord) as error:
         raise InvalidRecord(
-            f"the stored rule ledger is damaged: {error}", path=f"{document.kind}/{document.key}"
+            f"the stored rule ledger is damaged: {error}",
+            path=f"{document.kind}/{document.key}",
+            remedy="Restore the store from a backup",
         ) from None

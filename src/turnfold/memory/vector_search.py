@@ -110,7 +110,8 @@ class Vectors:
         if not total or size % (2 * total) or (known and size != 2 * total * known):
             raise InvalidRecord(
                 f"a block of {len(body):,} bytes does not hold the vectors of {many} entries: it is damaged, or of "
-                "another embedder with the same name"
+                "another embedder with the same name",
+                remedy="Restore the store from a backup, or open it with the embedder that made its vectors",
             )
         rows = np.frombuffer(body, dtype="<f2", offset=2 * many).astype(np.float32)
         self._blocks.append(_Block(rows.reshape(total, -1), numbers))

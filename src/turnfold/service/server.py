@@ -16,6 +16,7 @@ the log.
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import logging
 import os
@@ -359,7 +360,12 @@ def listen(host: str, port: int) -> socket.socket:
         listening.bind((host.strip("[]"), port))
     except OSError as error:
         listening.close()
-        raise InvalidOption(f"cannot listen on {host} port {port}: {error.strerror}") from None
+        remedy = ""
+        if error.errno in (errno.EADDRINUSE, errno.EACCES):
+            remedy = ". Choose another port with --port; 0 picks a free one"
+        raise InvalidOption(
+            f"cannot listen on {host} port {port}: {error.strerror}{remedy}"
+        ) from None
     listening.listen(1024)
     return listening
 

@@ -138,7 +138,7 @@ class ModelServer:
         self.rejected: list[str] = []
         """Why requests were refused that a provider would refuse, too."""
         self.released = threading.Event()
-        """Set when the server ends, which ends every stall."""
+        """Set when the server ends; requests that a test keeps waiting are answered then."""
         self.stalled = threading.Event()
         """Set when a request is kept waiting."""
         self._used = 0

@@ -71,7 +71,7 @@ class ModelInfo:
     factor: float = 1.0
     """Factor for counts with a vocabulary that only resembles the model's own."""
     profile: EstimateProfile = ENVELOPE
-    """Profile of the token estimate; used if `encoding` is None."""
+    """Tokens per class of text, from which counts are estimated; used if `encoding` is None (no public vocabulary)."""
     framing: Framing = frame.GENERIC
     images: ImageRule = media.GENERIC
 

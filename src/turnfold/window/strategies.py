@@ -1,6 +1,6 @@
 """Window strategies: plain functions that choose which spans (atomic groups of messages) a call sends.
 
-A strategy gets a `SpanView` (the spans from an first message of the window on, with the cost of each possible cut) and
+A strategy gets a `SpanView` (the spans from a first message of the window on, with the cost of each possible cut) and
 a `Room` (limits). It returns a `Choice`: the first span to send, what to shorten, and the summary of the rest. It
 changes nothing. The choice is stored and is where the next call starts from. If the chosen window does not fit,
 `assemble` moves its start forward, so the context is always within budget and no span is split.

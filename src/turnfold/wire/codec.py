@@ -153,7 +153,7 @@ def restored(base: object, residue: JsonObject) -> object:
     if ours is None:
         raise ValueError(
             "the original form of a message cannot be rebuilt: its stored difference is for a list or an object, but "
-            f"its parts are written as {_shape(base)}"
+            f"its parts are written as {_shape(base)}. It is damaged or forged: restore the store from a backup"
         )
     inner = object_at(residue, "at")
     if not inner.keys() <= ours.keys():
@@ -196,7 +196,7 @@ def _restored_list(base: list[object], inner: JsonObject) -> list[object]:
         if index >= len(result):
             raise ValueError(
                 f"the original form of a message cannot be rebuilt: its stored difference changes item {index}, but "
-                f"its parts are written as {_shape(base)}"
+                f"its parts are written as {_shape(base)}. It is damaged or forged: restore the store from a backup"
             )
         result[index] = restored(result[index], object_at(inner, key))
     return result

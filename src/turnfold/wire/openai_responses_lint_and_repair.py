@@ -302,7 +302,7 @@ def _block(
 
 
 def _without_idle_reasoning(atoms: list[Atom], notes: ChangeNotes) -> list[JsonObject]:
-    """Return the items without reasoning that no other output of the model follows, because OpenAI refuses it."""
+    """Return the items, except each reasoning item that no other output of the model follows: OpenAI refuses those."""
     kept: list[JsonObject] = []
     for atom in reversed(atoms):
         item = atom.value

@@ -240,8 +240,9 @@ def _unescaped(item: object) -> JsonObject:
     found = object_of(json.loads(text_at(fields, "text")))
     if found is None:
         raise InvalidRecord(
-            "the escaped text of a stored item is not a JSON object: it is damaged or forged",
+            "a stored message is damaged or forged: the text of its original item is not a JSON object",
             path="origin.form",
+            remedy="Restore the store from a backup, or erase the message",
         )
     return found
 

@@ -176,6 +176,7 @@ def export_command(
             "--output", "-o", help="File to write. Default: the standard output.", metavar="FILE"
         ),
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
     model: Annotated[str, typer.Option(help="Model that the exported requests are for.")] = "",
     store: StoreOption = None,
     tenant: TenantOption = "default",
@@ -194,6 +195,7 @@ def export_command(
             output=output,
             model=model,
             json=as_json,
+            force=force,
         )
         show_exported(done, json=as_json)
 

@@ -185,8 +185,9 @@ def read_export(given: object) -> ExportedContexts:
     }
     if unused:
         raise InvalidRecord(
-            f"the export was changed: {len(unused)} of its pieces belong to no context",
+            f"the export was changed after it was written: {len(unused)} of its text pieces belong to no context",
             path="pieces",
+            remedy="Export the module again",
         )
     for name, context in export.contexts.items():
         _verify_context(name, context, pieces)
@@ -206,6 +207,7 @@ def _chunk_bytes(name: str, piece: str | _Encoded) -> bytes:
         raise InvalidRecord(
             "the export is damaged: this piece does not match the digest that is its name",
             path=where,
+            remedy="Export the module again",
         )
     return data
 
@@ -226,6 +228,7 @@ def _verify_context(name: str, context: _Context, pieces: Mapping[str, bytes]) -
         raise InvalidRecord(
             f"the export is damaged: the context under this id says that its id is {context.id}",
             path=where,
+            remedy="Export the module again",
         )
 
 
@@ -249,6 +252,7 @@ def _snapshot(context: _Context, pieces: Mapping[str, bytes]) -> Snapshot:
         raise InvalidRecord(
             "the export is damaged: the content of the context does not match the digest in its id",
             path=where,
+            remedy="Export the module again",
         )
     return snapshot
 

@@ -174,11 +174,13 @@ def read_summary(document: Document) -> MemorySummary:
             f"the stored summary is damaged: it has version {note.v} and turn {found.turn_number}, expected 1 and "
             f"{turn_of(document.key)}",
             path=where,
+            remedy="Restore the store from a backup",
         )
     if found.id != summary_id(found.context_id):
         raise InvalidRecord(
             f"the stored summary is damaged: its id {found.id} is not that of a summary of {found.context_id}",
             path=where,
+            remedy="Restore the store from a backup",
         )
     return found
 

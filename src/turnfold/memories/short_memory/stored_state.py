@@ -261,9 +261,10 @@ class ShortNotes:
     async def change_turn_since(
         self, view: ConversationView, change: Callable[[TurnNote], TurnNote]
     ) -> ConversationView | None:
-        """Change the stored turn note and return the view after that.
+        """Change the stored turn note (the query in progress) and return the conversation's state after the change.
 
-        Returns None if anything else changed since `view`.
+        If anything else was written since `view` was read, the change is stored all the same, but None is returned:
+        read the state again.
         """
         changed = change(view.turn)
         if changed == view.turn:

@@ -283,7 +283,9 @@ def array_of(inside: object) -> object:
             remedy="Install numpy to read it",
         ) from None
     except (TypeError, ValueError) as error:
-        raise InvalidRecord(f"a stored numpy array is damaged: {error}") from None
+        raise InvalidRecord(
+            f"a stored numpy array is damaged: {error}", remedy="Restore the store from a backup"
+        ) from None
     raise InvalidRecord(
         f"a stored numpy array is damaged: it should have {size:,} bytes, but has {len(data):,}",
         remedy="Restore the store from a backup, or delete the thread",
@@ -418,7 +420,10 @@ class _Reader:
             ) from None
         except (msgspec.MsgspecError, UnicodeError, TypeError) as error:
             # TypeError: a mapping key that is not hashable
-            raise InvalidRecord(f"a stored value is damaged: {error}") from None
+            raise InvalidRecord(
+                f"a value of a stored checkpoint is damaged: {error}",
+                remedy="Restore the store from a backup, or start a new thread",
+            ) from None
 
     def _ext(self, code: int, data: memoryview) -> object:
         if self._depth >= _MAX_DEPTH:
@@ -505,13 +510,15 @@ def _parts(code: int, inside: object) -> tuple[str, str, object]:
     if len(parts) != size or type(parts[0]) is not str or type(parts[1]) is not str:
         raise InvalidRecord(
             f"a stored object (msgpack extension type {code}) is damaged: it must be a list of {size} elements that "
-            "begins with the names of a module and a class"
+            "begins with the names of a module and a class",
+            remedy="Restore the store from a backup",
         )
     if code == METHOD and parts[3] != _FROM_ISO:
         called = f"{parts[0]}.{parts[1]}.{parts[3]}"[:200]
         raise InvalidRecord(
             f"a stored value would call {called}, but stored data may call only the method {_FROM_ISO}: it is damaged "
-            "or forged"
+            "or forged",
+            remedy="Restore the store from a backup",
         )
     return parts[0], parts[1], parts[2]
 
