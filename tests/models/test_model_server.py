@@ -33,6 +33,17 @@ def test_texts_are_the_replies_of_all_three_interfaces() -> None:
         assert server.seen[0].body["messages"] == ASKED
 
 
+def test_a_script_that_raises_is_answered_with_its_error() -> None:
+    def script(_: object) -> str:
+        raise KeyError("五月")
+
+    with ModelServer(script) as server:
+        openai = OpenAI(base_url=server.base_url, api_key="any", max_retries=0)
+        with pytest.raises(APIStatusError, match="the script raised KeyError: '五月'") as caught:
+            openai.chat.completions.create(model="gpt-4o", messages=ASKED)  # type: ignore[arg-type]
+        assert caught.value.status_code == 500
+
+
 @pytest.mark.parametrize(
     ("said", "answer"),
     [

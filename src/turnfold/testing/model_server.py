@@ -172,7 +172,10 @@ class ModelServer:
         """Return the next item of the script, the reply to this request."""
         with self._lock:
             if callable(self._script):
-                return self._script(body)
+                try:
+                    return self._script(body)
+                except Exception as error:  # the program under test sees what its script raised
+                    return ReplyError(500, f"the script raised {type(error).__name__}: {error}")
             at = self._used
             self._used += 1
             if at < len(self._script):
