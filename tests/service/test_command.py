@@ -199,9 +199,7 @@ def test_without_a_store_it_serves_the_one_every_command_speaks_of(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     asked: list[ServiceOptions] = []
-    monkeypatch.setattr(
-        "turnfold.service.server.run", lambda options, **_beside: asked.append(options)
-    )
+    monkeypatch.setattr("turnfold.service.run", lambda options, **_beside: asked.append(options))
     monkeypatch.setenv("TURNFOLD_STORE", str(tmp_path / "mine.db"))
     for arguments in ([], ["--store", str(tmp_path / "other.db")]):
         assert CliRunner().invoke(app, ["serve", *arguments]).exit_code == 0

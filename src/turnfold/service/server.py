@@ -360,12 +360,12 @@ def listen(host: str, port: int) -> socket.socket:
         listening.bind((host.strip("[]"), port))
     except OSError as error:
         listening.close()
-        remedy = ""
         if error.errno in (errno.EADDRINUSE, errno.EACCES):
-            remedy = ". Choose another port with --port; 0 picks a free one"
-        raise InvalidOption(
-            f"cannot listen on {host} port {port}: {error.strerror}{remedy}"
-        ) from None
+            raise InvalidOption(
+                f"cannot listen on {host} port {port}: {error.strerror}. Choose another port with --port; 0 picks a "
+                "free one"
+            ) from None
+        raise InvalidOption(f"cannot listen on {host} port {port}: {error.strerror}") from None
     listening.listen(1024)
     return listening
 
