@@ -41,8 +41,8 @@ def test_every_reason_is_one_that_is_given_and_has_its_figures(english: str) -> 
     written = "\n".join((SOURCE / "turnfold" / name).read_text("utf-8") for name in WRITERS)
     fixed = [text for text, *_ in string.Formatter().parse(english) if text.strip()]
     fixed = [text for text in fixed if text not in (" messages", " turns")]
-    # Those of the tail are put together from two texts: "1 rule" and "left out", "tokens" and "shortened to".
-    joints = r"(?<=tail: )1 rule | rules |(?<= tokens )(?=left|shortened)"
+    # Some are put together from two texts: "1 rule" and "left out", "tokens" and "shortened to".
+    joints = r"(?<=tail: )1 rule | rules |(?<= tokens )(?=left|shortened)|(?<=^left out: )"
     fixed = [piece for text in fixed for piece in re.split(joints, text)]
     assert [text for text in fixed if text.strip() and text not in written] == []
     names = {name for _, name, *_ in string.Formatter().parse(english) if name}

@@ -67,12 +67,8 @@ REASONS: Final[Mapping[str, str]] = {
     "{tokens} tokens: no part above {cap} fits the budget": (
         "{tokens} token：预算容不下超过 {cap} 的部分"
     ),
-    "{tokens} tokens: no part above {cap} fits the budget; left out: image": (
-        "{tokens} token：预算容不下超过 {cap} 的部分，省略了图片"
-    ),
-    "{tokens} tokens: no part above {cap} fits the budget; left out: {kinds}": (
-        "{tokens} token：预算容不下超过 {cap} 的部分，省略了：{kinds}"
-    ),
+    "left out: image": "省略了图片",
+    "left out: {kinds}": "省略了：{kinds}",
 }
 """English reason -> Chinese; names in braces are placeholders for values."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
+from uuid import uuid4
 
 from turnfold.adapters._common.visible_log_entries import (
     BEGINNING,
@@ -196,6 +197,8 @@ async def _append(
     """
     placed: list[LoggedRecord] = []
     expect = instead or None
+    # Another process may replace the same part of the log at the same moment: its messages must not bear the same ids.
+    attempt = uuid4().hex[:12]
     for at in range(0, len(given), _BATCH):
         batch = given[at : at + _BATCH]
         names = [one.name for one in batch if one.name]
@@ -212,7 +215,7 @@ async def _append(
                 new.append(NewEntry(one.record, one.name))
             else:
                 name = first_name(one.name)
-                again = f"{REPLACES}{instead}." if instead else _AGAIN
+                again = f"{REPLACES}{instead}.{attempt}." if instead else _AGAIN
                 new.append(NewEntry(one.record, f"{name}{again}{head + number}"))
         done = await session.add(new, expect=expect)
         expect = done.head.seq if instead else None

@@ -33,7 +33,8 @@ _PAGE = 500
 TRIES = 16
 """Attempts to store a change of a conversation; an attempt fails if another writer stored something in between."""
 REPLACES = ":again:instead:"
-"""Mark in the client id of a message stored again to replace the log up to a seq: `name:again:instead:seq.number`."""
+"""Mark in the client id of a message stored again to replace the log up to a seq:
+`name:again:instead:seq.attempt.number`."""
 BEGINNING = 0
 """First seq of the stretch that later entries replace. Entries begin at 1: a stretch from 1 on was removed piece by
 piece."""

@@ -80,6 +80,8 @@ class TurnfoldSession:
         self._log = VisibleHistory(self.awaiting)
         self._whole: set[tuple[int, int]] = set()
         """(seq, number of items) of the entries that are noted as shortened, but show all of their items."""
+        self._stored_twice = False
+        """True if the last attempt to store the items again failed halfway, so that the log may have them twice."""
         self._again = 0
         """Number of entries that the pops since the last other use have stored again."""
         self._ahead: list[tuple[int, Message]] = []
@@ -170,12 +172,15 @@ class TurnfoldSession:
         """Store the items again without the popped ones, unless that may take more than `most` entries."""
         session = self.awaiting
         for tries_left in range(_TRIES, -1, -1):
-            head = (await session.store.head(session.scope, session.id)).seq
+            # First what is hidden: if another process hides more after this, its version has changed below.
             retraction = await self._log.retraction()
+            head = (await session.store.head(session.scope, session.id)).seq
             if retraction.hidden_upto > retraction.cleared:  # another process was interrupted
                 await clear_upto(session, retraction.hidden_upto)
             hiding = [one for one in retraction.hiding if one not in self._whole]
-            if head - retraction.hidden_upto > most or not await self._is_any_popped(hiding):
+            if not self._stored_twice and (
+                head - retraction.hidden_upto > most or not await self._is_any_popped(hiding)
+            ):
                 return
             shown = [
                 one
@@ -183,12 +188,14 @@ class TurnfoldSession:
                 if one.entry.message.role != "system"
             ]
             given = [each for one in shown for each in _as_given(one)]
+            self._stored_twice = True
             try:
                 placed = await replace_history(session, given, head=head, retraction=retraction)
-            except Conflict:
+            except Conflict:  # what was stored for nothing is hidden by the next attempt
                 if not tries_left:
                     raise
                 continue
+            self._stored_twice = False
             self._again += len(placed)
             old = [one.entry.seq for one in shown for _ in _as_given(one)]
             new = dict(zip(old, (one.seq for one in placed), strict=True))
