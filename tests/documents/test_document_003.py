@@ -567,7 +567,7 @@ def test_with_redis_in_front_a_read_asks_the_database_less(
 ) -> None:
     """Q1: 每次都要读数据库吗？"""
     asked: list[str] = []
-    for name in ("head", "view", "read", "tail", "read_turn", "get_document", "checkpoints"):
+    for name in "head view read read_ranges tail read_turn get_document checkpoints".split():
         method = getattr(PostgresStore, name)
 
         def counted(

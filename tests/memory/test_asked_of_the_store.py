@@ -14,16 +14,18 @@ from turnfold.memory.call_log import CallLog
 from turnfold.stores import MemoryStore
 
 _VERBS = (
-    "append", "documents", "find", "get_document", "head", "live_checkpoint", "note", "put_document", "read", "tail",
-    "view",
+    "append", "documents", "find", "get_document", "head", "live_checkpoint", "note", "put_document", "read",
+    "read_ranges", "search", "tail", "view",
 )  # fmt: skip
 
 
 class _Asked:
     """A store whose verbs are counted."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.store = MemoryStore()
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, *, clock: Callable[[], int] = lambda: 0
+    ) -> None:
+        self.store = MemoryStore(clock=clock)
         self.times: Counter[str] = Counter()
         for verb in _VERBS:
             monkeypatch.setattr(self.store, verb, self._counted(verb, getattr(self.store, verb)))
@@ -84,3 +86,26 @@ def test_one_who_tries_every_name_would_be_caught(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(CallLog, "_next_free", next_one)
     assert _call_by_new_handles(_Asked(monkeypatch)) > _HANDLES
+
+
+@pytest.mark.parametrize("tokens", [None, 2_000], ids=["matches", "passages"])
+@pytest.mark.parametrize("days", [1, 400])
+def test_matches_all_over_the_log_are_read_at_once(
+    tokens: int | None, days: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    day = 24 * 3_600 * 1_000_000
+    now = 0
+    asked = _Asked(monkeypatch, clock=lambda: now)
+    memory = Memory(asked.store, clock=lambda: now)
+    session = memory.session("talk")
+    for number in range(days):
+        now = number * day
+        met = number % 20 == 0
+        session.user(f"We met {number} of them at the harbour." if met else f"Nothing on {number}.")
+    asked.times.clear()
+    found = session.recall("Who was at the harbour on 22 January 1970?", limit=20, tokens=tokens)
+    assert len([each for each in found if "harbour" in each.message.text]) >= min(days, 15)
+    assert asked.times["search"] == 1
+    # The newest entries, those of the day that is named (found among 16 at a time), and the matches.
+    assert asked.times["read"] == 0
+    assert asked.times["read_ranges"] <= 2 + 1 + 2 * (1 + log2(days) / 4)

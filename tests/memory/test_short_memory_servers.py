@@ -186,7 +186,7 @@ def patient(place: Place, server: RedisServer) -> Iterator[ShortMemory]:
 def asked_of_the_database(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the list in which the reads of the database are noted from now on."""
     asked: list[str] = []
-    for name in ("head", "view", "read", "tail", "read_turn", "get_document", "checkpoints"):
+    for name in "head view read read_ranges tail read_turn get_document checkpoints".split():
         method = getattr(PostgresStore, name)
 
         def noted(

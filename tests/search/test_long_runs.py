@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from turnfold._caches import SizedCache
 from turnfold.search import term_matches
 from turnfold.search.term_matches import QueryTerms
 from turnfold.text import distinct_terms, is_character, terms_of, words
@@ -21,14 +22,14 @@ def test_in_pieces_the_terms_are_the_same(
     query = QueryTerms(terms_of(text) + [f"{chr(0x5E00 + number)}" for number in range(200)])
     counts, terms = query.count_in(text).counts, set(terms_of(text))
     assert len(query._characters) > term_matches._FEW, "all terms of a text are counted"
-    term_matches._counted_again.cache_clear()
+    monkeypatch.setattr(term_matches, "_counted_texts", SizedCache(limit=1_000))
     monkeypatch.setattr(words, "_LONG_TEXT", length)
     monkeypatch.setattr(words, "_LONG_RUN", length)
     monkeypatch.setattr(term_matches, "_LONG", length)
     monkeypatch.setattr(term_matches, "_LONG_RUN", length)
     assert distinct_terms(text) == terms
     assert query.count_in(text).counts == counts
-    term_matches._counted_again.cache_clear()
+    monkeypatch.setattr(term_matches, "_counted_texts", SizedCache(limit=1_000))
 
 
 @pytest.mark.parametrize("length", [1, 2, 7, 59])

@@ -368,8 +368,8 @@ ONCE = {"ran", "rules"}
 
 def test_every_method_of_a_store_is_known_to_write_or_not() -> None:
     reads = (
-        "head view read read_turn find tail live_checkpoint checkpoints get_document documents conversations search "
-        "capture health close"
+        "head view read read_ranges read_turn find tail live_checkpoint checkpoints get_document documents "
+        "conversations search capture health close"
     )
     methods = {name for name, value in vars(Store).items() if callable(value) and name[0] != "_"}
     store = MemoryStore()

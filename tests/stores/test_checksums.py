@@ -43,6 +43,7 @@ def fill(store: Store) -> None:
 
 READS: dict[str, Callable[[Store], Any]] = {
     "read": lambda store: store.read(ALICE, TALK),
+    "read_ranges": lambda store: store.read_ranges(ALICE, TALK, [(1, 3)]),
     "read_turn": lambda store: store.read_turn(ALICE, TALK, 1),
     "find": lambda store: store.find(ALICE, TALK, ["id 0", "id 1"]),
     "tail": lambda store: store.tail(ALICE, TALK, tokens=1000),
@@ -58,7 +59,7 @@ READS: dict[str, Callable[[Store], Any]] = {
     "note": lambda store: store.get_document(ALICE, TALK, "call", "1"),
     "capture": lambda store: store.capture(ALICE, TALK, lambda _: None),
 }
-ENTRIES = ("read", "read_turn", "find", "tail", "append", "search")
+ENTRIES = ("read", "read_ranges", "read_turn", "find", "tail", "append", "search")
 SUMMARIES = ("checkpoints", "live_checkpoint", "capture")
 NOTES = ("documents", "get_document", "capture")
 
@@ -105,8 +106,8 @@ DAMAGE: dict[str, tuple[str, tuple[str, ...]]] = {
         (*NOTES, "search beside"),
     ),
     "a note": ("UPDATE document SET body = x'00' WHERE kind = 'call'", ("note", "capture")),
-    "a missing entry": ("DELETE FROM entry WHERE seq = 2", ("read", "tail")),
-    "the first entry missing": ("DELETE FROM entry WHERE seq = 1", ("read", "tail")),
+    "a missing entry": ("DELETE FROM entry WHERE seq = 2", ("read", "read_ranges", "tail")),
+    "the first entry missing": ("DELETE FROM entry WHERE seq = 1", ("read", "read_ranges", "tail")),
 }
 
 

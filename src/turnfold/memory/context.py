@@ -647,8 +647,7 @@ class ContextBuilder:
         count_message = cache.counter.count_message
 
         def text(recalled: Sequence[Recalled], findings: str = "") -> str:
-            remarks = self.rules.remarks(recalled)
-            marked = [replace(each, outdated=remarks.get(each.seq, "")) for each in recalled]
+            marked = self.rules.marked(recalled)
             return tail_text(
                 pins=pins, rules=rules, state=state, findings=findings, recalled=marked
             )

@@ -1,13 +1,13 @@
 """Recall: finds entries of one conversation and reads them; search of a whole memory.
 
 Ranking and selection are in `turnfold.search`, which does not use the store. This module makes the requests to the
-store: one search, and one read per range of the log with good matches.
+store: one search, and one read of the ranges of the log with good matches.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time, timedelta
 from functools import cache, partial
@@ -84,6 +84,8 @@ _WEEK = 8 * 86_400 * _SECOND
 changes."""
 _LONG_QUERY = 2_000
 """Most characters of a query whose search terms are made on the event loop; a longer query is processed in a thread."""
+_PROBES = 16
+"""Number of entries that one request reads to find the first entry of a day."""
 _LONG_TOKENS = 4_000
 """Most tokens of entries among which passages are chosen on the event loop; with more, a thread is used."""
 
@@ -254,9 +256,9 @@ class Recaller:
             hits = _with_meaning(hits, meaning, head.seq)
             hits = dated.scored(hits, head, read=None, in_units=bool(meaning.near))
             hits = [hit for hit in hits if hit[0] != question][: max(limit * 2, 20)]
-        read = [(each, score) for seq, score in hits for each in await self._read(seq, seq)]
-        scores = {entry.seq: score for entry, score in read if entry.message.role != "system"}
-        entries = {entry.seq: entry for entry, _ in read if entry.seq in scores}
+        read = await self._read_each(seq for seq, _ in hits)
+        entries = {entry.seq: entry for entry in read if entry.message.role != "system"}
+        scores = {seq: score for seq, score in hits if seq in entries}
         order = answers_first(query, terms, entries, scores)
         return [
             Recalled(
@@ -422,9 +424,8 @@ class Recaller:
             units = bool(found.meaning.near)
             return found.dated.scored(places, head, read=read, in_units=units)
 
-        entries: dict[int, Entry] = {}
-        for first, last in places_to_read(rank(), tokens=tokens, mean_tokens=mean):
-            entries.update((entry.seq, entry) for entry in await self._read(first, last))
+        ranges = places_to_read(rank(), tokens=tokens, mean_tokens=mean)
+        entries = {entry.seq: entry for entry in await self._read_ranges(ranges)}
         # The entries to read were chosen by the average length of entries; now rank them by their real lengths.
         positions = {
             seq: entry.running - entry.tokens + min(entry.tokens / 2, _OPENING)
@@ -466,15 +467,18 @@ class Recaller:
     async def _first_since(self, created: int, first: int, stop: int) -> int:
         """Return the first log position from `first` on that was written at this time or later; `stop` if none was.
 
-        Positions are searched by halves: times nearly always rise along a log.
+        Each request reads some positions of the rest, at equal distances: times nearly always rise along a log.
         """
         while first < stop:
-            middle = (first + stop) // 2
-            read = await self._read(middle, middle)
-            if read and read[0].created < created:
-                first = middle + 1
-            else:
-                stop = middle
+            step = max((stop - first) // _PROBES, 1)
+            read = await self._read_each(range(first + step // 2, stop, step))
+            if not read:
+                return first
+            for entry in read:
+                if entry.created >= created:
+                    stop = entry.seq
+                    break
+                first = entry.seq + 1
         return first
 
     async def score_parts(self, query: str) -> dict[int, ScoreParts]:
@@ -538,7 +542,7 @@ class Recaller:
         telling = [term for term in terms if not is_character(term)]
         if not hits or not telling:
             return 1.0
-        best = [entry for seq, _ in hits[:_JUDGED] for entry in await self._read(seq, seq)]
+        best = await self._read_each(seq for seq, _ in hits[:_JUDGED])
         share = partial(_largest_share, best, telling)
         if sum(entry.tokens for entry in best) > _LONG_TOKENS:
             covered = await self.config.runtime.compute(share)
@@ -561,14 +565,18 @@ class Recaller:
         return [(hit.seq, hit.score) for hit in hits]
 
     async def _read(self, first: int, last: int) -> list[Entry]:
+        return await self._read_ranges([(first, last)] if first <= last else [])
+
+    async def _read_each(self, seqs: Iterable[int]) -> list[Entry]:
+        """Return the entries at these log positions, oldest first."""
+        return await self._read_ranges([(seq, seq) for seq in sorted(set(seqs))])
+
+    async def _read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[Entry]:
+        """Return the entries of these ranges (first seq, last seq), which are in order; one request to the store."""
         config = self.config
-        return await config.store.read(
-            config.scope,
-            self.cache.conversation,
-            after=first - 1,
-            upto=last,
-            limit=last - first + 1,
-        )
+        if not ranges:
+            return []
+        return await config.store.read_ranges(config.scope, self.cache.conversation, ranges)
 
 
 def _recent_score(entry: Entry, stop: int, *, follows: bool) -> float:

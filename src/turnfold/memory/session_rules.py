@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from typing import get_args
@@ -261,14 +261,16 @@ class RuleLedger:
         said = [rule.text.strip() for rule in self._taken_back() if rule.seq == entry.seq]
         return bool(said) and entry.message.text.strip() in said
 
-    def remarks(self, recalled: Sequence[Recalled]) -> dict[int, str]:
-        """Return {seq: remark} of the recalled entries with a rule that the user certainly changed or withdrew.
+    def marked(self, recalled: Sequence[Recalled]) -> Sequence[Recalled]:
+        """Return the recalled entries, with a remark at those with a rule that the user certainly changed or withdrew.
 
         The assistant's answer to such an entry gets the remark too if it repeats the rule.
         """
         changed = self._changed()
+        if not changed.rules:
+            return recalled
         found: dict[int, str] = {}
-        for entry in recalled if changed.rules else ():
+        for entry in recalled:
             said = entry.message.text
             answers = entry.message.role == "assistant"
             near = changed.rules.get(entry.seq, [])
@@ -278,7 +280,7 @@ class RuleLedger:
                 alone = not answers and len(said) <= len(near[0].text) + _FEW_MORE
                 remarks = [_remark(rule, changed.later, alone=alone) for rule in near]
                 found[entry.seq] = "; ".join(remarks[-_MOST_REMARKS:])
-        return found
+        return [replace(each, outdated=found.get(each.seq, "")) for each in recalled]
 
     def is_confirmation(self, seq: int, message: Message) -> bool:
         """Return True if a short answer of the assistant only confirms a rule that is shown or no longer holds."""

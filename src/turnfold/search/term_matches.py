@@ -16,10 +16,10 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from operator import add
 from typing import NamedTuple
 
+from turnfold._caches import SizedCache
 from turnfold.text import (
     CHARACTERS,
     EDGES,
@@ -55,8 +55,10 @@ _LONG_RUN = 20_000
 """A run of Chinese, Japanese or Korean characters is counted in pieces of this many characters, so that other threads
 can run in between."""
 _CACHED_LENGTH = 2_000
-_CACHED_TEXTS = 1_024
-"""Number of texts of at most `_CACHED_LENGTH` characters whose terms are cached: about 20 MB if all are long."""
+_CACHED_CHARACTERS = 2_000_000
+"""Characters of the texts, each of at most `_CACHED_LENGTH`, whose terms are cached: up to 30 MB."""
+_ENTRY_SIZE = 40
+"""Characters for which each cached text counts beside its own."""
 _FEW = 128
 """Up to this number, the Chinese, Japanese and Korean terms of a query are counted one by one; for more, counting all
 terms of the text is faster."""
@@ -103,8 +105,16 @@ def _counted(text: str, wanted: WantedTerms | None = None) -> _Counted:
     return _Counted(plain, runs, words, length)
 
 
-_counted_again = lru_cache(_CACHED_TEXTS)(_counted)
-"""`_counted` with a cache, for short texts: the turns of a session search the same log again and again."""
+_counted_texts: SizedCache[str, _Counted] = SizedCache(limit=_CACHED_CHARACTERS)
+
+
+def _counted_again(text: str) -> _Counted:
+    """Do `_counted` with a cache, for short texts: the turns of a session search the same log again and again."""
+    found = _counted_texts.get(text)
+    if found is None:
+        found = _counted(text)
+        _counted_texts.put(text, found, size=len(text) + _ENTRY_SIZE)
+    return found
 
 
 class QueryTerms:

@@ -699,8 +699,8 @@ arguments."""
 
 
 _READS: Final = (
-    "head view read read_turn find tail live_checkpoint checkpoints get_document documents conversations search "
-    "capture health close"
+    "head view read read_ranges read_turn find tail live_checkpoint checkpoints get_document documents conversations "
+    "search capture health close"
 ).split()
 """Methods of a store that write nothing."""
 

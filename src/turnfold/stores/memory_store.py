@@ -73,6 +73,7 @@ from turnfold.stores.protocol import (
     check_name,
     check_page,
     check_range,
+    check_ranges,
     check_turn,
 )
 from turnfold.stores.restore_checks import (
@@ -165,6 +166,15 @@ class MemoryStore:
             rows = self._find(scope, conversation).rows
             stop = len(rows) if upto is None else min(upto, len(rows))
             found = rows[after:stop][:limit]
+        return [row_entry(row) for row in found]
+
+    async def read_ranges(
+        self, scope: Scope, conversation: str, ranges: Sequence[tuple[int, int]]
+    ) -> list[Entry]:
+        check_ranges(ranges)
+        with self._lock:
+            rows = self._find(scope, conversation).rows
+            found = [row for first, last in ranges for row in rows[first - 1 : last]]
         return [row_entry(row) for row in found]
 
     async def read_turn(self, scope: Scope, conversation: str, turn: int) -> list[Entry]:

@@ -44,6 +44,7 @@ __all__ = (
     "check_name",
     "check_page",
     "check_range",
+    "check_ranges",
     "check_turn",
 )
 
@@ -94,6 +95,19 @@ def check_range(after: int, upto: int | None, limit: int) -> None:
     _check_count(after, "after")
     _check_count(0 if upto is None else upto, "upto")
     _check_count(limit, "limit")
+
+
+def check_ranges(ranges: Sequence[tuple[int, int]]) -> None:
+    """Raise `InvalidOption` unless the ranges (first seq, last seq) are in order and do not overlap."""
+    before = 0
+    for first, last in ranges:
+        _check_count(last, "the last seq of a range")
+        if not before < first <= last:
+            raise InvalidOption(
+                f"ranges must be in order, without overlap, and begin at 1 or later; got ({first}, {last}) "
+                f"after one that ends at {before}"
+            )
+        before = last
 
 
 def check_turn(turn: int) -> None:
@@ -335,6 +349,15 @@ class Store(Protocol):
         limit: int = 1000,
     ) -> list[Entry]:
         """Return the entries with `after < seq <= upto`, oldest first, at most `limit`."""
+        ...
+
+    async def read_ranges(
+        self, scope: Scope, conversation: str, ranges: Sequence[tuple[int, int]]
+    ) -> list[Entry]:
+        """Return the entries of these ranges (first seq, last seq) of the log, oldest first, with one request.
+
+        The ranges are in order and do not overlap.
+        """
         ...
 
     async def read_turn(self, scope: Scope, conversation: str, turn: int) -> list[Entry]:

@@ -263,8 +263,8 @@ class Meter:
 _READ = "database_read_seconds"
 _WRITE = "database_write_seconds"
 _METHODS = {
-    _READ: "head view read read_turn find tail live_checkpoint checkpoints get_document documents "
-    "conversations search",
+    _READ: "head view read read_ranges read_turn find tail live_checkpoint checkpoints get_document "
+    "documents conversations search",
     _WRITE: "append add_checkpoint drop_checkpoint put_document note drop_document erase delete",
 }
 _REFUSALS = (Conflict, ConversationDeleted, IdReused, InvalidOption)

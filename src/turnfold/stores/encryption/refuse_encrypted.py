@@ -139,6 +139,13 @@ class _KeylessStore:
         await self._check_entries(scope, conversation, found)
         return found
 
+    async def read_ranges(
+        self, scope: Scope, conversation: str, ranges: Sequence[tuple[int, int]]
+    ) -> list[Entry]:
+        found = await self._inner.read_ranges(scope, conversation, ranges)
+        await self._check_entries(scope, conversation, found)
+        return found
+
     async def read_turn(self, scope: Scope, conversation: str, turn: int) -> list[Entry]:
         found = await self._inner.read_turn(scope, conversation, turn)
         await self._check_entries(scope, conversation, found)

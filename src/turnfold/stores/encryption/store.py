@@ -253,6 +253,14 @@ class EncryptedStore:
         found = await self._inner.read(scope, conversation, after=after, upto=upto, limit=limit)
         return await self._opened(scope, conversation, found, key)
 
+    async def read_ranges(
+        self, scope: Scope, conversation: str, ranges: Sequence[tuple[int, int]]
+    ) -> list[Entry]:
+        """Return the entries of these ranges (first seq, last seq), oldest first, decrypted."""
+        key = await self._keys.find(scope, conversation)
+        found = await self._inner.read_ranges(scope, conversation, ranges)
+        return await self._opened(scope, conversation, found, key)
+
     async def read_turn(self, scope: Scope, conversation: str, turn: int) -> list[Entry]:
         """Return the entries of one turn (a user message and what follows it), decrypted."""
         key = await self._keys.find(scope, conversation)

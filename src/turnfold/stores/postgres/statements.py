@@ -59,6 +59,7 @@ __all__ = (
     "replace_entry",
     "rows_between",
     "rows_by_id",
+    "rows_of_ranges",
     "rows_of_tail",
     "rows_of_turn",
     "save_head",
@@ -447,6 +448,18 @@ def rows_between(place: ConversationKey, after: int, upto: int, limit: int) -> S
     """Return the statement that selects at most `limit` entries with `after < seq <= upto`, oldest first."""
     where = "seq > $3 AND seq <= $4 ORDER BY seq LIMIT $5"
     return _select_rows(where, (*place.keys, after, upto, limit))
+
+
+def rows_of_ranges(place: ConversationKey, ranges: Sequence[tuple[int, int]]) -> Statement:
+    """Return the statement that selects the entries of these ranges (first seq, last seq), oldest first."""
+    firsts, lasts = [first for first, _ in ranges], [last for _, last in ranges]
+    # OFFSET 0 keeps each range a separate lookup; in a join the planner might read all rows for it.
+    return Statement(
+        "SELECT entry.* FROM unnest($3::bigint[], $4::bigint[]) AS wanted (first_seq, last_seq), LATERAL ("
+        f"SELECT {_ROW} FROM turnfold_entry WHERE {HERE} AND seq BETWEEN first_seq AND last_seq OFFSET 0"
+        ") AS entry ORDER BY entry.seq",
+        (*place.keys, firsts, lasts),
+    )
 
 
 def newest_rows(place: ConversationKey, most: int) -> Statement:

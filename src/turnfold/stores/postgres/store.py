@@ -73,6 +73,7 @@ from turnfold.stores.protocol import (
     check_name,
     check_page,
     check_range,
+    check_ranges,
     check_turn,
 )
 from turnfold.stores.restore_checks import Pieces
@@ -253,6 +254,13 @@ class PostgresStore:
         check_range(after, upto, limit)
         last = _LAST_SEQ if upto is None else upto
         return _entries(place, await self._read(place, sql.rows_between(place, after, last, limit)))
+
+    async def read_ranges(
+        self, scope: Scope, conversation: str, ranges: Sequence[tuple[int, int]]
+    ) -> list[Entry]:
+        place = _place(scope, conversation)
+        check_ranges(ranges)
+        return _entries(place, await self._read(place, sql.rows_of_ranges(place, ranges)))
 
     async def read_turn(self, scope: Scope, conversation: str, turn: int) -> list[Entry]:
         place = _place(scope, conversation)

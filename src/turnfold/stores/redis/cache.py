@@ -138,6 +138,11 @@ class CachedStore:
     ) -> list[Entry]:
         return await self._inner.read(scope, conversation, after=after, upto=upto, limit=limit)
 
+    async def read_ranges(
+        self, scope: Scope, conversation: str, ranges: Sequence[tuple[int, int]]
+    ) -> list[Entry]:
+        return await self._inner.read_ranges(scope, conversation, ranges)
+
     async def read_turn(self, scope: Scope, conversation: str, turn: int) -> list[Entry]:
         return await self._inner.read_turn(scope, conversation, turn)
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from itertools import combinations
 from typing import Any, cast
 
 import msgspec
 
+from turnfold._caches import SizedCache
 from turnfold.records import decode_message
 from turnfold.search import (
     ENTRY,
@@ -55,9 +56,12 @@ _CONVERSATIONS = 16
 """Number of conversations of a tenant, the ones created last, in which a search scans the newest entries that are not
 indexed yet."""
 _SHORT_BODY = 2_000
-_SHORT_BODIES = 1_024
-"""Most decoded texts of stored messages that are cached, of messages with at most `_SHORT_BODY` bytes: each turn of a
-session searches its log again."""
+_CACHED_BYTES = 4_000_000
+"""Bytes of the stored messages, each of at most `_SHORT_BODY`, whose decoded texts are cached: each turn of a session
+searches its log again."""
+
+
+_texts: SizedCache[bytes, str] = SizedCache(limit=_CACHED_BYTES)
 
 
 @dataclass(slots=True)
@@ -191,12 +195,13 @@ def _spans(record: sql.SqliteConversation | None) -> tuple[_Span, _Span]:
 
 
 def _text_of(body: bytes) -> str:
-    return _short_text(body) if len(body) <= _SHORT_BODY else decode_message(body).text
-
-
-@lru_cache(_SHORT_BODIES)
-def _short_text(body: bytes) -> str:
-    return decode_message(body).text
+    if len(body) > _SHORT_BODY:
+        return decode_message(body).text
+    text = _texts.get(body)
+    if text is None:
+        text = decode_message(body).text
+        _texts.put(body, text, size=2 * len(body))
+    return text
 
 
 def _candidates(

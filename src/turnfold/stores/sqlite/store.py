@@ -46,6 +46,7 @@ from turnfold.stores.protocol import (
     check_name,
     check_page,
     check_range,
+    check_ranges,
     check_turn,
 )
 from turnfold.stores.restore_checks import Pieces
@@ -163,6 +164,20 @@ class SqliteStore:
 
         def job(connection: Connection, record: sql.SqliteConversation) -> list[Columns]:
             return list(sql.entries(connection, record.key, after=after, upto=last, limit=limit))
+
+        return [columns_entry(each) for each in await self._read(scope, conversation, job)]
+
+    async def read_ranges(
+        self, scope: Scope, conversation: str, ranges: Sequence[tuple[int, int]]
+    ) -> list[Entry]:
+        check_ranges(ranges)
+
+        def job(connection: Connection, record: sql.SqliteConversation) -> list[Columns]:
+            return [
+                each
+                for first, last in ranges
+                for each in sql.entries(connection, record.key, after=first - 1, upto=last)
+            ]
 
         return [columns_entry(each) for each in await self._read(scope, conversation, job)]
 

@@ -61,7 +61,14 @@ from turnfold.testing.stores.lifecycle import CancellationCases, ClosingCases, R
 from turnfold.testing.stores.listings import DocumentListCases, ListingCases
 from turnfold.testing.stores.names import BadNameCases, HostileNameCases, HostileQueryCases
 from turnfold.testing.stores.random_operations import MachineCases
-from turnfold.testing.stores.reads import CounterCases, FindCases, ReadCases, TailCases, TurnCases
+from turnfold.testing.stores.reads import (
+    CounterCases,
+    FindCases,
+    RangeCases,
+    ReadCases,
+    TailCases,
+    TurnCases,
+)
 from turnfold.testing.stores.restore import CaptureCases, RestoreCases, RestoredCases
 from turnfold.testing.stores.search import BesideCases, SearchCases, SearchScopeCases, WithinCases
 from turnfold.testing.stores.tenants import TenantCases
@@ -75,6 +82,7 @@ class StoreConformance(
     RetryCases,
     ReusedIdCases,
     ReadCases,
+    RangeCases,
     TurnCases,
     FindCases,
     TailCases,

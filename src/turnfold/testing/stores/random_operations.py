@@ -125,6 +125,7 @@ class RandomOperation:
         "delete",
         "head",
         "read",
+        "read_ranges",
         "read_turn",
         "find",
         "tail",
@@ -179,6 +180,9 @@ class RandomOperation:
                 return store.read(
                     scope, where, after=self.other, upto=self.expect, limit=self.number
                 )
+            case "read_ranges":
+                last = self.other + self.number
+                return store.read_ranges(scope, where, [(self.other, last), (last + 2, last + 3)])
             case "read_turn":
                 return store.read_turn(scope, where, self.number)
             case "find":
@@ -268,7 +272,7 @@ class _Twins(RuleBasedStateMachine):
         self._compare(call, who, aimed=aimed)
 
     @rule(
-        call=operations("head", "read", "read", "read_turn", "find", "tail"),
+        call=operations("head", "read", "read", "read_ranges", "read_turn", "find", "tail"),
         who=st.integers(0, 1),
     )
     def read(self, call: RandomOperation, who: int) -> None:

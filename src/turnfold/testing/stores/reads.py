@@ -29,6 +29,7 @@ from turnfold.testing.stores.sample_values import (
 __all__ = (
     "CounterCases",
     "FindCases",
+    "RangeCases",
     "ReadCases",
     "TailCases",
     "TurnCases",
@@ -118,6 +119,61 @@ class ReadCases(StoreCases):
         await trial.store.append(ALICE, TALK, user_entries("a", "b"))
         (await trial.store.read(ALICE, TALK)).clear()
         assert texts(await trial.store.read(ALICE, TALK)) == ["a", "b"]
+
+
+class RangeCases(StoreCases):
+    """Test cases for reading several ranges of the log with one request."""
+
+    @pytest.mark.parametrize(
+        ("ranges", "expected"),
+        [
+            ([], []),
+            ([(1, 1)], [1]),
+            ([(2, 4), (6, 6), (8, 9)], [2, 3, 4, 6, 8, 9]),
+            ([(1, 3), (4, 12)], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]),
+            ([(11, 40), (50, TOO_LARGE - 1)], [11, 12]),
+            ([(13, 99)], []),
+        ],
+    )
+    @case
+    async def test_ranges_are_read_in_the_order_of_the_log(
+        self, trial: Trial, ranges: list[tuple[int, int]], expected: list[int]
+    ) -> None:
+        await trial.store.append(ALICE, TALK, user_entries(*map(str, range(1, 13))))
+        await trial.store.append(ALICE, "other", user_entries(*"abc"))
+        found = await trial.store.read_ranges(ALICE, TALK, ranges)
+        assert seqs(found) == expected
+        assert texts(found) == list(map(str, expected))
+
+    @case
+    async def test_an_entry_of_a_range_is_the_same_as_that_of_a_read(self, trial: Trial) -> None:
+        await trial.store.append(ALICE, TALK, [*exchange("q1", "a1"), *exchange("q2", "a2")])
+        found = await trial.store.read_ranges(ALICE, TALK, [(1, 2), (4, 4)])
+        whole = await trial.store.read(ALICE, TALK)
+        assert found == [whole[0], whole[1], whole[3]]
+
+    @case
+    async def test_more_than_a_thousand_entries_of_ranges_are_read(self, trial: Trial) -> None:
+        await trial.store.append(ALICE, TALK, user_entries(*"x" * 1_200))
+        odd = [(seq, seq) for seq in range(1, 1_201, 2)]
+        assert seqs(await trial.store.read_ranges(ALICE, TALK, odd)) == list(range(1, 1_201, 2))
+        assert len(await trial.store.read_ranges(ALICE, TALK, [(1, 1_200)])) == 1_200
+
+    @case
+    async def test_ranges_of_an_unknown_conversation_are_empty(self, trial: Trial) -> None:
+        assert await trial.store.read_ranges(ALICE, TALK, [(1, 3), (5, 5)]) == []
+
+    @pytest.mark.parametrize(
+        "ranges",
+        [[(0, 2)], [(-3, -1)], [(3, 2)], [(1, 3), (3, 4)], [(4, 5), (1, 2)], [(1, TOO_LARGE)]],
+    )
+    @case
+    async def test_ranges_out_of_order_are_refused(
+        self, trial: Trial, ranges: list[tuple[int, int]]
+    ) -> None:
+        await trial.store.append(ALICE, TALK, user_entries("a", "b"))
+        with pytest.raises(InvalidOption):
+            await trial.store.read_ranges(ALICE, TALK, ranges)
 
 
 class TurnCases(StoreCases):

@@ -172,6 +172,7 @@ VERBS: Mapping[str, Verb] = {
     "head": lambda store, scope, name: store.head(scope, name),
     "view": _view_documents,
     "read": lambda store, scope, name: store.read(scope, name),
+    "read_ranges": lambda store, scope, name: store.read_ranges(scope, name, [(1, 1), (3, 5)]),
     "read_turn": lambda store, scope, name: store.read_turn(scope, name, 1),
     "find": lambda store, scope, name: store.find(scope, name, ["one"]),
     "tail": lambda store, scope, name: store.tail(scope, name, tokens=1000),

@@ -38,7 +38,7 @@ __all__ = ("TenantCases",)
 
 EVERYTHING = (
     *("append", "append", "append", "put_document", "drop_document", "add_checkpoint", "delete"),
-    *("head", "read", "read_turn", "find", "tail", "checkpoints", "documents"),
+    *("head", "read", "read_ranges", "read_turn", "find", "tail", "checkpoints", "documents"),
     *("conversations", "search", "search"),
 )
 """All operations; appends occur more often than others, so that there is data."""
