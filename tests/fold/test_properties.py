@@ -138,6 +138,9 @@ def test_the_same_input_gives_the_same_summary_in_whatever_order_it_comes(
 @untimed
 @given(passages=conversations, limit=limits)
 @example(passages=[Passage("", "0\x1e00000", 0)], limit=3)
+@example(
+    passages=[Passage("assistant calls find", "Never!  \n\x1bA! ", at) for at in range(3)], limit=13
+)
 def test_folding_a_summary_alone_gives_it_back(
     count: Counter, passages: list[Passage], limit: int
 ) -> None:

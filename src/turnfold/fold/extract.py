@@ -749,7 +749,7 @@ def _candidates(
     for number, passage in enumerate(passages):
         sentences = reading.sentences(passage.text, gap=passage.unread)
         if sentences and is_counted_call(passage.speaker):
-            sentences = (Sentence(passage.text, sentences[0].kind),)
+            sentences = (Sentence(single_line(clean_text(passage.text)), sentences[0].kind),)
         answers = questioner is not None and questioner != passage.speaker
         marks = _quote_marks(passage, sentences, chinese=chinese)
         for place, sentence in enumerate(sentences):

@@ -21,7 +21,7 @@ from turnfold.fold.summary_input import (
     prefix_of,
     starts_with_label,
 )
-from turnfold.text import plain_path, single_line
+from turnfold.text import clean_text, plain_path, single_line
 
 __all__ = ("is_counted_call", "list_called_files", "merge_repeated_calls", "only_reads")
 
@@ -83,7 +83,7 @@ def merge_repeated_calls(
     for (speaker, text), at in places.items():
         call = passages[at[-1]]
         label = prefix_of(speaker, chinese=chinese).rstrip(" :：")
-        bodies = {single_line(text), single_line(brief_call(call).text)}
+        bodies = {single_line(clean_text(each)) for each in (text, brief_call(call).text)}
         before = [pair for body in sorted(bodies) for pair in told.get((label, body), ())]
         count = len(at) + sum(number for _, number in before)
         if count < _FEWEST:
