@@ -25,23 +25,24 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from statistics import fmean
 from typing import Any, cast
 
 from bench.conversations import data_folder, exact
-from bench.extract_fidelity import spoken_pieces
 from turnfold.fold import (
     Passage,
     SourceFacts,
     check_fidelity,
     extract_summary,
+    passages_of,
     source_facts,
     split_prefix,
 )
 from turnfold.rules import extract_rules
 from turnfold.text import content_terms, split_sentences
+from turnfold.wire import anthropic, openai_chat
 
 __all__ = ("main",)
 
@@ -145,13 +146,10 @@ def _spoken(messages: Sequence[dict[str, Any]]) -> list[Passage]:
 
 
 def _traced(record: dict[str, Any]) -> list[Passage]:
-    pieces = (
-        piece
-        for message in record["messages"]
-        if message["role"] != "system"
-        for piece in spoken_pieces(message)
-    )
-    return [Passage(speaker, text, at) for at, (speaker, text) in enumerate(pieces)]
+    wire = anthropic if record["format"] == "anthropic" else openai_chat
+    said = [message for message in record["messages"] if message["role"] != "system"]
+    passages = passages_of(wire.accept_all(said))
+    return [replace(passage, position=at) for at, passage in enumerate(passages)]
 
 
 def _asked(record: dict[str, Any]) -> Log:
@@ -212,7 +210,7 @@ def _reused(dialogues: Sequence[Sequence[Passage]]) -> Log:
         cut = max(1, len(dialogue) * 3 // 5)
         first, rest = dialogue[:cut], dialogue[cut:]
         begin = len(folded)
-        folded += [Passage(p.speaker, p.text, begin + at) for at, p in enumerate(first)]
+        folded += [replace(passage, position=begin + at) for at, passage in enumerate(first)]
         own = [p for p in rest if not p.speaker.startswith("tool")]
         spread = Counter(term for p in first for term in set(content_terms(p.text)))
         again = {term for p in own for term in content_terms(p.text)} & set(spread)

@@ -25,6 +25,7 @@ from typing import Literal, NamedTuple
 from turnfold._lazy_loading import late_pattern
 from turnfold.fold.facts import FACT_WEIGHTS, FactMatch
 from turnfold.fold.repeated_calls import (
+    common_folder,
     is_counted_call,
     list_called_files,
     merge_repeated_calls,
@@ -43,6 +44,7 @@ from turnfold.fold.sentence_scores import (
     unnamed,
     without_lead,
 )
+from turnfold.fold.source_outline import outlined
 from turnfold.fold.summary_input import (
     ANNEX_HEADINGS,
     Passage,
@@ -550,9 +552,9 @@ def extract_summary(
         everything = _render(((each, each.whole) for each in candidates), unchanged=True)
         if count(everything) <= limit:
             return everything
-    if any(is_call(passage.speaker) for passage in ordered):
+    if any(passage.file or is_call(passage.speaker) for passage in ordered):
         brief, previous = list_called_files(
-            [brief_call(p) if is_call(p.speaker) else p for p in ordered],
+            _brief(ordered, chinese=chinese),
             previous,
             limit=limit,
             count=count,
@@ -592,12 +594,22 @@ def read_for_extract(passages: Iterable[Passage], previous: str, reading: ReadCa
     ordered = list(map(as_read, passages))
     chinese = _speak_chinese(ordered, previous)
     ordered, previous = merge_repeated_calls(ordered, previous, chinese=chinese)
-    brief = [brief_call(p) if is_call(p.speaker) else p for p in ordered]
+    brief = _brief(ordered, chinese=chinese)
     for each in (ordered, brief) if brief != ordered else (ordered,):
         for candidate in _candidates(each, previous, reading, chinese=chinese):
             read_statement(_statement(candidate), reading)
             if candidate.role != "call":
                 reading.once(own_words, candidate.whole, candidate.hits)
+
+
+def _brief(passages: Sequence[Passage], *, chinese: bool) -> list[Passage]:
+    """Return the passages with each tool call on one line, and source files that tools returned as outlines."""
+    files = list(dict.fromkeys(p.file for p in passages if p.file))
+    root = common_folder(files) if len(files) > 1 else ""
+    return [
+        brief_call(p) if is_call(p.speaker) else outlined(p, root=root, chinese=chinese)
+        for p in passages
+    ]
 
 
 def _with_task(candidates: list[_Candidate]) -> list[_Candidate]:

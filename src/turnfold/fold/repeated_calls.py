@@ -23,7 +23,13 @@ from turnfold.fold.summary_input import (
 )
 from turnfold.text import clean_text, plain_path, single_line
 
-__all__ = ("is_counted_call", "list_called_files", "merge_repeated_calls", "only_reads")
+__all__ = (
+    "common_folder",
+    "is_counted_call",
+    "list_called_files",
+    "merge_repeated_calls",
+    "only_reads",
+)
 
 
 _FEWEST = 3
@@ -159,7 +165,7 @@ def list_called_files(
     """
     groups: dict[tuple[str, str], _FileCalls] = {}
     for at, passage in enumerate(passages):
-        if passage.file:
+        if passage.file and is_call(passage.speaker):
             speaker, times = _split_count(passage.speaker)
             key = (prefix_of(speaker, chinese=chinese).rstrip(" :："), passage.command)
             group = groups.setdefault(key, _FileCalls(speaker, passage.command))
@@ -216,7 +222,7 @@ def _read_file_line(at: int, line: str, groups: Mapping[tuple[str, str], _FileCa
 def _file_list(group: _FileCalls, *, limit: int, count: Callable[[str], int], chinese: bool) -> str:
     """Return the files of a group as one line of at most about `limit` tokens, with one file at least."""
     files = list(group.counts)
-    root = _common_folder(files)
+    root = common_folder(files)
     head = group.command or _HEADS["zh" if chinese else "en"]
     head += f" [{root}]" if root else ""
     room = limit - count(head)
@@ -240,7 +246,7 @@ def _file_with_count(file: str, root: str, group: _FileCalls) -> str:
     return f"{name} ×{times}" if times > 1 else name
 
 
-def _common_folder(files: Sequence[str]) -> str:
+def common_folder(files: Sequence[str]) -> str:
     """Return the folder that all files are in if its path has at least `_LEAST_ROOT` characters, else ""."""
     folders = [file.split("/")[:-1] for file in files]
     shared: list[str] = []

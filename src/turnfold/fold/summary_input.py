@@ -248,7 +248,8 @@ class Passage:
     day: str = ""
     """The date on which the passage was said, such as `2023-05-25`; empty if unknown."""
     file: str = ""
-    """The file that the tool call reads or writes; empty if the call names no file, or uses it in another way."""
+    """The file that the tool call reads or writes, also in the result of the call; empty if the call names no file, or
+    uses it in another way."""
     command: str = ""
     """What the tool call does with its file, if the tool takes a command for that, such as `view` or `create`."""
 
@@ -345,9 +346,9 @@ def passages_of(
     a note in each passage; 0 reads everything.
     """
     passages: list[Passage] = []
-    names: dict[str, str] = {}
+    called: dict[str, tuple[str, str]] = {}
     for position, message in enumerate(messages, first):
-        of_message = list(_passages(message, position, names))
+        of_message = list(_passages(message, position, called))
         if longest and sum(len(passage.text) for passage in of_message) > longest:
             most = max(common_cap([len(passage.text) for passage in of_message], longest), 1)
             of_message = [as_read(passage, most) for passage in of_message]
@@ -355,10 +356,12 @@ def passages_of(
     return passages
 
 
-def _passages(message: Message, position: int, names: dict[str, str]) -> Iterator[Passage]:
+def _passages(
+    message: Message, position: int, called: dict[str, tuple[str, str]]
+) -> Iterator[Passage]:
     """Yield one message as input of a summary: its text, each tool call and each tool result, with the speaker.
 
-    `names` holds the tools called so far, by call id; the calls of this message are added to it.
+    `called` holds the tools called so far and their files, by call id; the calls of this message are added to it.
     """
     speaker = _speaker(message)
     text = _text_of(message.parts)
@@ -367,8 +370,8 @@ def _passages(message: Message, position: int, names: dict[str, str]) -> Iterato
         printed = message.role == "user" and is_program_output(text)
         yield Passage("tool" if printed else speaker, text, position)
     for call in message.calls:
-        names[call.id] = call.name
         file, command = _called_file(call.arguments)
+        called[call.id] = call.name, file
         yield Passage(
             f"{speaker} calls {tool_name(call.name)}",
             _arguments(call.arguments),
@@ -378,8 +381,9 @@ def _passages(message: Message, position: int, names: dict[str, str]) -> Iterato
         )
     for part in message.parts:
         if isinstance(part, ToolResult) and (result := _text_of(part.content)).strip():
-            name = tool_name(names.get(part.call_id, message.name or ""))
-            yield Passage(f"tool:{name}" if name else "tool", result, position)
+            tool, file = called.get(part.call_id, (message.name or "", ""))
+            name = tool_name(tool)
+            yield Passage(f"tool:{name}" if name else "tool", result, position, file=file)
 
 
 def _arguments(written: str) -> str:
