@@ -2,6 +2,7 @@
 # a stamp file in the environment is newer than everything the environment was made from.
 
 PYTHON ?= python3
+# One more than there are cores: see tests/conftest.py.
 WORKERS ?= auto
 # worksteal: tests of one file stay in one process, and none is idle while another still has tests in its queue.
 PARALLEL := -n $(WORKERS) --maxprocesses 4 --dist worksteal

@@ -52,6 +52,15 @@ def pytest_configure() -> None:
     tempfile.tempdir = None  # it is looked up anew
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Start one process more than there are cores.
+
+    Tests wait for servers, time limits and processes of their own for a tenth of their time: another test runs then.
+    """
+    return (os.cpu_count() or 1) + 1
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Collect without the garbage collector, and let it pass over what was collected from then on.

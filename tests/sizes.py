@@ -41,6 +41,7 @@ __all__ = (
     "REBUILT_LOGS",
     "REDIS_CALLS",
     "ROUND_TRIPS",
+    "RULE_FLOODS",
     "SCHEDULES",
     "SEARCHES",
     "SERVICE_REQUESTS",
@@ -115,6 +116,8 @@ REBUILT_LOGS = Size(12, 60)
 """For each strategy."""
 TOOL_TURNS = Size(3, 10)
 """Turns of five rounds of tool calls, with each provider."""
+RULE_FLOODS = Size(6, 30)
+"""Messages of 30 made-up rules each; a ledger compares each rule with all before it."""
 FOLD_FAULTS = Size(4, 500, minutes=60)
 """For each of seven faults and three modes: 10,500 in the slow run."""
 

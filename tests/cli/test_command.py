@@ -9,6 +9,8 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -19,11 +21,14 @@ from typer.testing import CliRunner, Result
 
 import turnfold
 from tests.house.source_tree import ROOT, SOURCE
+from turnfold.budget import Budget
 from turnfold.cli import main
 from turnfold.cli.app import app
 from turnfold.cli.demo import report as show_module
+from turnfold.cli.demo.replay import Step, load_sample, replay
 from turnfold.cli.demo.report import show
 from turnfold.cli.demo.texts import TEXTS
+from turnfold.tokens import counter_for
 
 ESCAPE = "\x1b"
 
@@ -70,8 +75,31 @@ def test_the_version_is_the_version_of_the_package() -> None:
 
 
 @cache
+def steps() -> tuple[Step, ...]:
+    """What the demo shows: the same in every language and width, so it is computed once."""
+    return tuple(replay(load_sample(), Budget(max_tokens=6_000), counter_for("gpt-4o")))
+
+
+@contextmanager
+def shown_again() -> Iterator[None]:
+    """Let the demo show the steps that were computed."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(show_module, "replay", lambda *_, **_options: iter(steps()))
+        yield
+
+
+@cache
 def piped(width: str, language: str) -> Result:
-    return CliRunner().invoke(app, ["demo", "--language", language], env={"COLUMNS": width})
+    with shown_again():
+        return CliRunner().invoke(app, ["demo", "--language", language], env={"COLUMNS": width})
+
+
+@cache
+def written(locale: str) -> str:
+    """What a process of its own writes into a pipe."""
+    done = run("-m", "turnfold", "demo", LC_ALL=locale)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.mark.parametrize("width", ["60", "100"])
@@ -86,14 +114,7 @@ def test_a_pipe_gets_plain_lines_that_fit(width: str) -> None:
 
 
 def test_a_pipe_without_a_width_gets_whole_lines() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "turnfold", "demo"],
-        capture_output=True,
-        check=True,
-        encoding="utf-8",
-        env=environment(),
-    )
-    lines = done.stdout.splitlines()
+    lines = written("C.UTF-8").splitlines()
     # What the demo quotes may have the sign itself.
     assert not any("…" in line for line in lines if not line.strip().startswith("“"))
     assert any(line.endswith("as people do.") for line in lines)
@@ -101,15 +122,11 @@ def test_a_pipe_without_a_width_gets_whole_lines() -> None:
 
 
 def test_a_reader_is_shown_one_language_and_no_blanks_at_the_end_of_lines() -> None:
-    run = [sys.executable, "-m", "turnfold", "demo", "--language"]
-    for language, other in (
-        ("en", r"[\u3400-\u9fff]"),
-        ("zh", r"[A-Za-z]{3,} [A-Za-z]{2,} [A-Za-z]{2,} "),
+    for locale, other in (
+        ("C.UTF-8", r"[\u3400-\u9fff]"),
+        ("zh_CN.UTF-8", r"[A-Za-z]{3,} [A-Za-z]{2,} [A-Za-z]{2,} "),
     ):
-        done = subprocess.run(
-            [*run, language], capture_output=True, check=True, encoding="utf-8", env=environment()
-        )
-        lines = done.stdout.splitlines()
+        lines = written(locale).splitlines()
         assert [line for line in lines if line != line.rstrip()] == []
         assert [
             line for line in lines if re.search(other, line) and "turnfold demo" not in line
@@ -138,7 +155,7 @@ def test_every_label_can_be_chinese() -> None:
 
 
 def test_the_locale_is_followed_and_json_is_all_there_is() -> None:
-    assert TEXTS["zh"].intro[:10] in run("-m", "turnfold", "demo", LC_ALL="zh_CN.UTF-8").stdout
+    assert TEXTS["zh"].intro[:10] in written("zh_CN.UTF-8")
     finished = run("-m", "turnfold", "demo", "--json", LC_ALL="zh_CN.UTF-8")
     assert finished.returncode == 0
     assert finished.stderr == ""
@@ -235,7 +252,8 @@ def test_a_terminal_sees_a_frame_at_a_pace_to_follow(monkeypatch: pytest.MonkeyP
 
 
 def test_no_color_means_not_one_escape_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen, waited = on_screen(monkeypatch, NO_COLOR="1")
+    with shown_again():
+        seen, waited = on_screen(monkeypatch, NO_COLOR="1")
     assert ESCAPE not in seen
     assert "FOLD" in seen
     assert 15 <= waited <= 25
@@ -244,16 +262,17 @@ def test_no_color_means_not_one_escape_code(monkeypatch: pytest.MonkeyPatch) -> 
 def test_fast_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", Terminal())
     waited: list[float] = []
-    show(6000, language="en", fast=True, pause=waited.append)
+    with shown_again():
+        show(6000, language="en", fast=True, pause=waited.append)
     assert waited == []
 
 
 def test_a_screen_of_another_alphabet_gets_marks_instead_of_an_error() -> None:
     finished = subprocess.run(
-        [sys.executable, "-m", "turnfold", "demo", "--language", "zh"],
+        [sys.executable, "-m", "turnfold", "demo", "--help"],
         capture_output=True,
         check=False,
-        env=environment(PYTHONUTF8="0", PYTHONIOENCODING="latin-1"),
+        env=environment(PYTHONUTF8="0", PYTHONIOENCODING="latin-1", LC_ALL="zh_CN.UTF-8"),
     )
     assert finished.returncode == 0, finished.stderr
     assert b"????" in finished.stdout

@@ -31,7 +31,7 @@ def steps_within(tokens: int) -> tuple[Step, ...]:
     return tuple(replay(SAMPLE, Budget(max_tokens=tokens), COUNTER))
 
 
-@pytest.mark.parametrize("tokens", [2_500, 6_000, 12_000])
+@pytest.mark.parametrize("tokens", [2_500, 6_000, pytest.param(12_000, marks=pytest.mark.slow)])
 def test_every_call_is_within_budget_and_keeps_every_rule(tokens: int) -> None:
     steps = steps_within(tokens)
     assert len(steps) == sum(message.role == "assistant" for message in TALK)

@@ -304,7 +304,9 @@ def test_a_summarizer_that_is_down_is_told(tmp_path: Path) -> None:
         raise ConnectionError("the summarizer is down")
 
     store = str(tmp_path / "down.db")
-    with Memory(f"sqlite:///{store}", budget=Budget(max_tokens=600), summarizer=down) as memory:
+    budget = Budget(max_tokens=600)
+    # In the background it would be asked again after a second, two and four.
+    with Memory(f"sqlite:///{store}", budget=budget, summarizer=down, fold="inline") as memory:
         session = memory.session("s")
         for turn in range(30):
             session.user(f"step {turn}: " + "detail " * 30)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,7 +14,8 @@ uvicorn = pytest.importorskip("uvicorn", reason="the inspector needs the extra '
 
 # ruff: noqa: E402 (the packages of the service may be missing)
 from tests.inspector.hostile import PAYLOADS
-from tests.service.running import PATIENCE, Running
+from tests.service.running import Running
+from tests.service.server_thread import served_in_a_thread
 from turnfold.budget import Budget
 from turnfold.findings import FindingRule
 from turnfold.memory import Memory, Session
@@ -104,24 +103,12 @@ def inspected(options: ServiceOptions) -> Iterator[Running]:
     """A running service with the inspector beside its API."""
     state = make_state(replace(options, port=0))
     app = make_app(state, mounts=inspector_routes(state))
-    server = uvicorn.Server(
-        uvicorn.Config(app, port=0, log_config=None, access_log=False, lifespan="on")
-    )
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    limit = time.monotonic() + PATIENCE
-    while not server.started:
-        assert thread.is_alive()
-        assert time.monotonic() < limit
-        time.sleep(0.005)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    try:
-        yield Running(f"http://127.0.0.1:{port}", state)
-    finally:
-        state.stop()
-        server.should_exit = True
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
+    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="on")
+    with served_in_a_thread(config) as url:
+        try:
+            yield Running(url, state)
+        finally:
+            state.stop()
 
 
 def seed_hostile(store: str, tenant: str = "acme") -> None:

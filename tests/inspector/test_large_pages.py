@@ -110,7 +110,7 @@ def test_a_page_of_the_log_ends_early_and_leads_on(large: str) -> None:
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_a_page_that_is_cut_says_so_once(language: Any) -> None:
     note = PageLabels(language)(NOTE)
-    rows = [tag("li", "&" * 1_000, tag("code", "x")) for _ in range(50_000)]
+    rows = [tag("li", "&" * 1_000, tag("code", "x")) for _ in range(6_000)]
     html = document(tag("body", tag("ul", rows), tag("footer", "end")), cut=note).decode()
     assert html.count(note) == 1
     assert len(html) < 25_000_000  # each & is written with five characters

@@ -13,10 +13,10 @@ from turnfold.window import Outcome, Section
 
 def folded_at(marks: WaterMarks) -> list[int]:
     """The last entry behind each checkpoint of one conversation."""
-    budget = Budget(max_tokens=2_000, marks=marks)
+    budget = Budget(max_tokens=1_000, marks=marks)
     with Memory(budget=budget, model="gpt-4o", fold="inline", recall="off", keep_turns=0) as memory:
         session = memory.session("one")
-        for number in range(150):
+        for number in range(75):
             session.user(f"问题 {number}: order A-{number * 37}, {number * 3} 吨, by 2026-03-11.")
             session.context()
             session.assistant(f"Answer {number}: booked as R-{number * 71}.")
@@ -105,7 +105,7 @@ def test_an_agent_leaves_as_much_room_as_its_own_loops_take(result: str, most_id
     idle: list[float] = []
     with Memory(budget=Budget(max_tokens=2_000), model="gpt-4o") as memory:
         session = memory.session("one")
-        for at in range(90):
+        for at in range(60):
             session.user(f"Is harbour crane {at} in order? Its licence ends on {at % 28 + 1} May.")
             context = session.context(tools=[schema])
             if session.checkpoints():

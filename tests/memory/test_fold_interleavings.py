@@ -72,18 +72,24 @@ def crowd(*, deleted: bool) -> list[Program]:
 
 
 @pytest.mark.parametrize(
-    ("summarisers", "orders"), [("a", 100), pytest.param("ab", 10**8, marks=pytest.mark.slow)]
+    ("many", "summarisers", "orders"),
+    [(2, "a", 100), (1, "ab", 10**7), pytest.param(2, "ab", 10**8, marks=pytest.mark.slow)],
 )
-def test_two_writers_and_summarisers_in_every_order(summarisers: str, orders: int) -> None:
-    found = every_order(writer("w1"), writer("w2"), *map(summariser, summarisers))
+def test_writers_and_summarisers_in_every_order(many: int, summarisers: str, orders: int) -> None:
+    writing = [writer(f"w{number}") for number in range(1, many + 1)]
+    found = every_order(*writing, *map(summariser, summarisers))
     assert found.faults == {}, found
     assert found.orders > orders
 
 
-def test_a_writer_two_summarisers_and_a_deleter_in_every_order() -> None:
-    found = every_order(writer("w1"), summariser("a"), summariser("b"), deleter())
+@pytest.mark.parametrize(
+    ("many", "orders"), [(0, 10**10), pytest.param(1, 10**12, marks=pytest.mark.slow)]
+)
+def test_writers_two_summarisers_and_a_deleter_in_every_order(many: int, orders: int) -> None:
+    writing = [writer(f"w{number}") for number in range(1, many + 1)]
+    found = every_order(*writing, summariser("a"), summariser("b"), deleter())
     assert found.faults == {}, found
-    assert found.orders > 10**8
+    assert found.orders > orders
 
 
 def test_a_writer_who_is_told_nothing_and_tries_again_in_every_order() -> None:

@@ -22,10 +22,10 @@ class Remembering(ExtractiveWriter):
 
 
 def folded(summarizer: Summaries) -> list[Checkpoint]:
-    budget = Budget(max_tokens=2_000)
+    budget = Budget(max_tokens=1_000)
     with Memory(budget=budget, summarizer=summarizer, fold="inline") as memory:
         session = memory.session("one")
-        for number in range(110):
+        for number in range(60):
             session.user(f"问题 {number}: order A-{number * 37}, {number * 3} 吨, by 2026-03-11.")
             session.context()
             session.assistant(f"Answer {number}: booked as R-{number * 71}.")

@@ -41,10 +41,10 @@ def test_messages_that_left_the_window_are_let_go(fold: str) -> None:
     with Memory("sqlite://", budget=SMALL, fold=fold) as memory:
         talk(memory, 60)
         early = live(Message) - before
-        talk(memory, 140)
+        talk(memory, 80)
         late = live(Message) - before
     # A context of 600 tokens has at most 24 of these messages. Twice as many and 32 more may be recognised, of each of
-    # the two conversations; 400 were said.
+    # the two conversations; 280 were said.
     assert early <= 2 * (2 * 24 + 32)
     assert late <= 2 * (2 * 24 + 32)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from shutil import copy
 
 import pytest
 
@@ -45,12 +47,27 @@ def talk(memory: Memory, clock: Clock, language: str) -> Session:
     return session
 
 
-@pytest.fixture(params=["en", "zh"])
-def told(request: pytest.FixtureRequest) -> Iterator[tuple[Session, str]]:
-    clock = Clock()
+def opened(file: Path, clock: Clock) -> Memory:
     budget = Budget(max_tokens=900)
-    with Memory("sqlite://", model="gpt-4o", budget=budget, clock=clock, rules=False) as memory:
-        yield talk(memory, clock, request.param), request.param
+    return Memory(f"sqlite:///{file}", model="gpt-4o", budget=budget, clock=clock, rules=False)
+
+
+@pytest.fixture(scope="module", params=["en", "zh"])
+def written(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Clock, str]:
+    """The file of a conversation, the time at its end, and its language."""
+    file, clock = tmp_path_factory.mktemp("told") / "chat.db", Clock()
+    with opened(file, clock) as memory:
+        talk(memory, clock, request.param)
+    return file, clock, request.param
+
+
+@pytest.fixture
+def told(written: tuple[Path, Clock, str], tmp_path: Path) -> Iterator[tuple[Session, str]]:
+    file, clock, language = written
+    with opened(Path(copy(file, tmp_path)), clock) as memory:
+        yield memory.session("one"), language
 
 
 def test_the_context_of_a_question_about_a_day_shows_what_was_said_then(

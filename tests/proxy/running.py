@@ -6,7 +6,6 @@ import asyncio
 import json
 import select
 import threading
-import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,12 +15,13 @@ from typing import Any, Self, TypeVar
 import httpx2
 import pytest
 
-uvicorn = pytest.importorskip("uvicorn", reason="the proxy needs the extra 'proxy'")
+pytest.importorskip("uvicorn", reason="the proxy needs the extra 'proxy'")
 
-from turnfold import AsyncMemory  # noqa: E402 (after the check)
-from turnfold.proxy import ProxyOptions, make_proxy  # noqa: E402
-from turnfold.records import Entry  # noqa: E402
-from turnfold.service import server_config  # noqa: E402
+from tests.service.server_thread import served_in_a_thread
+from turnfold import AsyncMemory
+from turnfold.proxy import ProxyOptions, make_proxy
+from turnfold.records import Entry
+from turnfold.service import server_config
 
 __all__ = (
     "Arrived",
@@ -164,21 +164,8 @@ def proxied(upstream: str, **options: Any) -> Iterator[str]:
     """Run a proxy in a thread until the end of the block; gives its address."""
     made = ProxyOptions(upstream=upstream, **{"budget": 2_000, **options})
     config = server_config(make_proxy(made), made.limits, drain=1)
-    config.port = 0
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    limit = time.monotonic() + PATIENCE
-    while not server.started:
-        assert thread.is_alive()
-        assert time.monotonic() < limit
-        time.sleep(0.005)
-    try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
+    with served_in_a_thread(config) as url:
+        yield url
 
 
 @contextmanager

@@ -189,9 +189,10 @@ def run_loop(loop: Any, steps: int, *, stream: Callable[[int], bool]) -> None:
 @pytest.mark.parametrize(
     ("make", "steps"),
     [
-        (ChatLoop, STEPS),
+        (ChatLoop, 30),
         (ResponsesLoop, 16),
         (MessagesLoop, 16),
+        pytest.param(ChatLoop, STEPS, marks=pytest.mark.slow),
         pytest.param(ResponsesLoop, STEPS, marks=pytest.mark.slow),
         pytest.param(MessagesLoop, STEPS, marks=pytest.mark.slow),
     ],

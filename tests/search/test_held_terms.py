@@ -125,9 +125,7 @@ ENDINGS = ["", "s", "e", "y", "es", "ed", "ing", "ies", "ied", "ings", "eds", "e
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_no_word_is_ruled_out_that_has_a_wanted_stem(ending: str) -> None:
     letters = "abesyinz"
-    bases = [
-        a + b + c + d for a in letters for b in letters for c in letters for d in ["", *letters]
-    ]
+    bases = [a + b + c + d for a in "bes" for b in letters for c in letters for d in ["", *letters]]
     irregular = [*terms._IRREGULAR, "Children", "feet"]
     for word in [*(base + ending for base in bases), *irregular]:
         assert not terms.WantedTerms([terms.stem(word.casefold())]).rules_out(word)

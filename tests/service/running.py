@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,9 +18,13 @@ import pytest
 
 from tests.house.source_tree import ROOT
 
-uvicorn = pytest.importorskip("uvicorn", reason="the service needs the extra 'service'")
+pytest.importorskip("uvicorn", reason="the service needs the extra 'service'")
 
-from turnfold.service import (  # noqa: E402 (after the check)
+from tests.service.server_thread import (
+    PATIENCE,
+    served_in_a_thread,
+)
+from turnfold.service import (
     ServiceOptions,
     ServiceState,
     TokenFile,
@@ -29,12 +32,9 @@ from turnfold.service import (  # noqa: E402 (after the check)
     make_state,
     new_token,
 )
-from turnfold.service.server import server_config  # noqa: E402 (after the check)
+from turnfold.service.server import server_config
 
 __all__ = ("PATIENCE", "Running", "ServiceProcess", "make_tokens", "running")
-
-PATIENCE = 60.0
-"""A limit that is only reached when the machine itself stands still."""
 
 
 class Running:
@@ -66,23 +66,11 @@ def running(options: ServiceOptions, **more: Any) -> Iterator[Running]:
         more["beside"] = [*more.get("beside", ()), *each.running]
         more["home"] = more.get("home") or each.home
     config = server_config(make_app(state, **more), options.limits, drain=options.drain)
-    config.port = 0
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    limit = time.monotonic() + PATIENCE
-    while not server.started:
-        assert thread.is_alive()
-        assert time.monotonic() < limit
-        time.sleep(0.005)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    try:
-        yield Running(f"http://127.0.0.1:{port}", state)
-    finally:
-        state.stop()
-        server.should_exit = True
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
+    with served_in_a_thread(config) as url:
+        try:
+            yield Running(url, state)
+        finally:
+            state.stop()
 
 
 def make_tokens(path: Path, *wanted: tuple[str, str, Sequence[str]]) -> dict[str, str]:

@@ -36,6 +36,7 @@ __all__ = (
     "EVERY_CASE",
     "is_left_to_the_slow_run",
     "pytest_collection_modifyitems",
+    "pytest_pycollect_makeitem",
 )
 
 Groups = tuple[type[StoreCases], ...]
@@ -65,10 +66,22 @@ CALLS_AND_CACHES: Groups = (
 def is_left_to_the_slow_run(cases: type | None, name: str, values: Mapping[str, int]) -> bool:
     """Return whether the default run leaves a case out; `values` has the position of each of its values."""
     groups: Groups | None = getattr(cases, "twin", None)
-    if cases is None or groups is None:
+    group = next((each for each in getattr(cases, "__mro__", ()) if name in vars(each)), None)
+    if groups is None or group is None:
         return False
-    group = next(each for each in cases.__mro__ if name in vars(each))
     return not issubclass(group, groups) or any(values.values())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(
+    collector: pytest.Module | pytest.Class, name: str
+) -> list[pytest.Item] | None:
+    """Make no items of a case that the default run leaves out with all its values: there are thousands."""
+    if collector.config.option.markexpr != "not slow" or not name.startswith("test_"):
+        return None
+    cases = collector.obj if isinstance(collector, pytest.Class) else None
+    slow = collector.get_closest_marker("slow") is not None
+    return [] if slow or is_left_to_the_slow_run(cases, name, {}) else None
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are selected by their marks

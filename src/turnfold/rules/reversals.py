@@ -251,13 +251,13 @@ def restates(later: str, earlier: str) -> bool:
     "Neighbour's away, leave the parcel in the shed", 组里投票了，测试用 unittest 写. Another value needs a reason
     beside it, or a time from which it holds: of some things there are several.
     """
-    if _asks(later[:LONGEST]) or _OTHER_MATTER.search(later[:LONGEST]):
+    if _is_other_matter(later[:LONGEST]):
         return False
     told, clauses = clauses_of(earlier), clauses_of(later)
-    if len(told) != 1 or len(earlier) > LONGEST or _CONDITION.search(later):
+    if len(told) != 1 or len(earlier) > LONGEST or _is_conditional(later):
         return False
     for number, clause in enumerate(clauses):
-        if _ADDS.search(clause) or _NO_NAME.search(clause):
+        if _adds_or_names_nothing(clause):
             continue
         reasons = clauses[:number]
         if _opposes(clause, told[0]) or _gives_another_value(clause, told[0], reasons=reasons):
@@ -269,8 +269,7 @@ def restates(later: str, earlier: str) -> bool:
 
 def _opposes(clause: str, earlier: str) -> bool:
     """Return True if one of two clauses denies what the other says, and all their other words are the same."""
-    denied = [_NEGATION.search(each) is not None for each in (clause, earlier)]
-    if denied[0] == denied[1]:
+    if _is_negated(clause) == _is_negated(earlier):
         return False
     mine, theirs = (
         units_of(_NEGATION.sub(" ", _CLOSES.sub("", each))) for each in (clause, earlier)
@@ -281,12 +280,10 @@ def _opposes(clause: str, earlier: str) -> bool:
 
 def _gives_another_value(clause: str, earlier: str, *, reasons: Sequence[str]) -> bool:
     """Return True if two clauses differ in one value only, and words show that the earlier value ended."""
-    new, old = (
-        _FRAME_TOKEN.findall(_CLOSES.sub("", _OPENS.sub("", each))) for each in (clause, earlier)
-    )
-    if not new or not old or bool(DENIES.search(clause)) != bool(DENIES.search(earlier)):
+    (new, new_lower), (old, old_lower) = _words_in_frame(clause), _words_in_frame(earlier)
+    if not new or not old or _denies(clause) != _denies(earlier):
         return False
-    lower = [[word.lower() for word in each] for each in (new, old)]
+    lower = (new_lower, old_lower)
     shorter = min(map(len, lower))
     start = next((at for at in range(shorter) if lower[0][at] != lower[1][at]), shorter)
     left = range(1, shorter - start + 1)
@@ -370,9 +367,50 @@ def _is_subject(text: str) -> bool:
     return re.match(r"(?:the|our|my|we|i|it)\b", text.strip(), re.IGNORECASE) is not None
 
 
+# A new sentence is compared with every rule, so what depends on one text alone is found once.
+
+
 @lru_cache(maxsize=512)
 def _asks(text: str) -> bool:
     return _ASKS.search(text) is not None
+
+
+@lru_cache(maxsize=512)
+def _is_other_matter(text: str) -> bool:
+    """Return True if a sentence asks something, or says that it is about another thing."""
+    return _asks(text) or _OTHER_MATTER.search(text) is not None
+
+
+@lru_cache(maxsize=512)
+def _is_conditional(text: str) -> bool:
+    return _CONDITION.search(text) is not None
+
+
+@lru_cache(maxsize=512)
+def _adds_or_names_nothing(clause: str) -> bool:
+    return bool(_ADDS.search(clause) or _NO_NAME.search(clause))
+
+
+@lru_cache(maxsize=4096)
+def _is_negated(text: str) -> bool:
+    return _NEGATION.search(text) is not None
+
+
+@lru_cache(maxsize=4096)
+def _denies(text: str) -> bool:
+    return DENIES.search(text) is not None
+
+
+@lru_cache(maxsize=4096)
+def _words_in_frame(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the words of a clause without what opens and closes it: as they are, and in lower case."""
+    words = tuple(_FRAME_TOKEN.findall(_CLOSES.sub("", _OPENS.sub("", text))))
+    return words, tuple(word.lower() for word in words)
+
+
+@lru_cache(maxsize=4096)
+def _tokens_in_lower_case(text: str) -> tuple[str, ...]:
+    return tuple(found[0].lower() for found in _TOKEN.finditer(text))
 
 
 def affirms(text: str) -> bool:
@@ -399,6 +437,7 @@ def _meant(clause: str) -> frozenset[str]:
     return units_of(_AFFIRMING_WORDS.sub(" ", _CONDITION.sub(" ", clause)))
 
 
+@lru_cache(maxsize=4096)
 def _forbidden(text: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return the units (words, characters) of the clause that forbids something, and of the forbidden thing."""
     for clause in clauses_of(text):
@@ -499,7 +538,7 @@ def takes_the_place(later: str, earlier: str) -> bool:
 
     "The Ibis is full, we're staying at the Novotel"; 虹桥没直飞，从浦东走吧.
     """
-    if _asks(later[:LONGEST]) or _OTHER_MATTER.search(later[:LONGEST]):
+    if _is_other_matter(later[:LONGEST]):
         return False
     clauses = clauses_of(later)
     for number, clause in enumerate(clauses[:-1]):
@@ -518,10 +557,10 @@ def _failing(clause: str, earlier: str) -> str:
     if not _FAILS.search(plain):
         return ""
     tokens = [*_TOKEN.finditer(plain)]
-    there = [found[0].lower() for found in _TOKEN.finditer(earlier)]
+    there = _tokens_in_lower_case(earlier)
     best = ""
     for length in range(1, min(len(tokens), 8) + 1):
-        run = [found[0].lower() for found in tokens[:length]]
+        run = tuple(found[0].lower() for found in tokens[:length])
         width = len(run)
         if any(there[at : at + width] == run for at in range(len(there) - width + 1)):
             best = plain[: tokens[length - 1].end()]
