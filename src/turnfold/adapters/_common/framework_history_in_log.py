@@ -60,12 +60,15 @@ class GivenRecord(NamedTuple):
 
     record: Message
     name: str
+    filled_in: bool = False
+    """True for a tool result that the framework made up for a call without one; the log may lack it."""
 
 
 class LoggedRecord(NamedTuple):
     """A message of a framework's history as it is in the log, where it may have more content than the one passed."""
 
     seq: int
+    """Position in the log; 0 for a filled-in result that the log lacks."""
     record: Message
 
 
@@ -79,7 +82,8 @@ async def follow_history(
 ) -> list[LoggedRecord]:
     """Make the visible part of the log end with the framework's messages `given`.
 
-    Returns the log entry of each message.
+    Returns the log entry of each message. A filled-in tool result among known messages is not stored if the log lacks
+    it: the whole log would have to be stored again, and a context fills in the results of open calls by itself.
 
     Records with the same `key` are the same message. `whole`: the records are the whole log, and not only its end.
     `system`: system messages are among the records; without it those of the log are left alone.
@@ -106,22 +110,29 @@ async def _follow(
     reach = sys.maxsize if whole else 2 * len(given) + _SLACK
     counts: Callable[[VisibleEntry], int] = (lambda _: 1) if system else _is_message
     entries = await visible.newest(reach, counts)
-    keys = _keys(entries, given, key)
+    log_keys, given_keys = _keys(entries, given, key)
+    keys = log_keys, list(given_keys.values())
     start, length = (0, _common_prefix(*keys)) if whole else longest_overlap(*keys)
+    matched = list(given_keys)[:length]
+    new = given[matched[-1] + 1 :] if matched else given
     known = [LoggedRecord(one.entry.seq, one.entry.message) for one in entries[start:][:length]]
     if start + length == len(entries) and (length or not entries):
-        return known + await _append(session, given[length:])
-    before = entries[:start] if length else []
-    if length and len(entries) >= reach:
-        first = entries[start].entry.seq
-        all_of_it = await visible.entries()
-        before = [one for one in all_of_it if counts(one) and one.entry.seq < first]
-    kept = [GivenRecord(one.entry.message, one.entry.client_id) for one in before]
-    richer = [
-        GivenRecord(old.record, new.name) for old, new in zip(known, given[:length], strict=True)
-    ]
-    placed = await replace_history(session, [*kept, *richer, *given[length:]], head=head)
-    return placed[len(kept) :]
+        added = await _append(session, new)
+    else:
+        before = entries[:start] if length else []
+        if length and len(entries) >= reach:
+            first = entries[start].entry.seq
+            all_of_it = await visible.entries()
+            before = [one for one in all_of_it if counts(one) and one.entry.seq < first]
+        kept = [GivenRecord(one.entry.message, one.entry.client_id) for one in before]
+        richer = [
+            GivenRecord(old.record, given[at].name) for old, at in zip(known, matched, strict=True)
+        ]
+        placed = await replace_history(session, [*kept, *richer, *new], head=head)
+        known, added = placed[len(kept) :][:length], placed[len(kept) + length :]
+    found = dict(zip(matched, known, strict=True))
+    before_new = given[: len(given) - len(new)]
+    return [found.get(at, LoggedRecord(0, one.record)) for at, one in enumerate(before_new)] + added
 
 
 async def replace_history(
@@ -171,20 +182,22 @@ def _common_prefix(log: Sequence[str], given: Sequence[str]) -> int:
 
 def _keys(
     entries: Sequence[VisibleEntry], given: Sequence[GivenRecord], key: Callable[[Message], str]
-) -> tuple[list[str], list[str]]:
-    """Return the keys by which log entries and a framework's messages are compared, one list for each.
+) -> tuple[list[str], dict[int, str]]:
+    """Return the keys by which log entries and a framework's messages, at their positions, are compared.
 
-    The key is the client id if the entry and the message have one, else `key(message)`.
+    The key is the client id if the entry and the message have one, else `key(message)`. Filled-in results that the log
+    lacks are left out.
     """
     names = [first_name(shown.entry.client_id) for shown in entries]
     both = set(names) & {one.name for one in given} - {""}
-    return (
-        [
-            name if name in both else key(shown.entry.message)
-            for name, shown in zip(names, entries, strict=True)
-        ],
-        [one.name if one.name in both else key(one.record) for one in given],
-    )
+    log = [
+        name if name in both else key(shown.entry.message)
+        for name, shown in zip(names, entries, strict=True)
+    ]
+    keys = [one.name if one.name in both else key(one.record) for one in given]
+    in_log = set(log)
+    compared = [at for at, one in enumerate(given) if not one.filled_in or keys[at] in in_log]
+    return log, {at: keys[at] for at in compared}
 
 
 async def _append(

@@ -183,7 +183,7 @@ class RunView:
                 f"{len(missing)} of the {len(last)} newest parts of this run", self.session.id
             )
         shown = self.restorer.view(body, instructions=instructions)
-        if not last:
+        if not newest.parts:
             shown.append(newest)  # a request without parts, which has only instructions
         system = _system(context, prompts)
         return [ModelRequest(system, instructions=instructions), *shown] if system else shown

@@ -16,6 +16,7 @@ from turnfold.adapters._common import GivenRecord, VisibleHistory, follow_histor
 from turnfold.adapters.pydantic_ai.entries import (
     NamedRecord,
     RecordNamer,
+    is_filled_in,
     model_messages,
     record_name,
     written,
@@ -56,6 +57,8 @@ class AgentRunLog:
         """
         self._seqs: dict[str, int] = {}
         """Seqs (log positions) of the records in the given history, by the name of the record."""
+        self._left_out: set[str] = set()
+        """Names of the records in the given history that the log lacks: filled-in results of open calls."""
         self._prepared: dict[int, _Prepared] = {}
         self._stored_prefix: list[_Prepared] = []
         """The beginning of the given history that is stored; while it stays unchanged, it is not checked again."""
@@ -97,7 +100,8 @@ class AgentRunLog:
 
     def names(self, message: ModelMessage) -> frozenset[str]:
         """Return the client ids in the log of the stored messages that a PydanticAI message was converted to."""
-        return frozenset(self._log_names.get(name, name) for name in self._prepare(message).names)
+        names = self._prepare(message).names - self._left_out
+        return frozenset(self._log_names.get(name, name) for name in names)
 
     async def result_seq(self, call_id: str) -> int:
         """Return the seq of the log entry with the result of a tool call; 0 if it is not in the log yet."""
@@ -136,11 +140,14 @@ class AgentRunLog:
         )
 
     async def _follow(self, named: Sequence[NamedRecord]) -> None:
-        placed = await follow_history(self._session, [GivenRecord(*each) for each in named])
+        given = [GivenRecord(*each, filled_in=is_filled_in(each.record)) for each in named]
+        placed = await follow_history(self._session, given)
         for each, logged in zip(named, placed, strict=True):
             own, name = record_name(each.record), record_name(logged.record)
             self._stored.add(each.name)
             self._seqs[own] = logged.seq
+            if not logged.seq:
+                self._left_out.add(own)
             if name != own:
                 self._log_names[own] = name
         self.follows = False
