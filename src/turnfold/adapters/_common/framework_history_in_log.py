@@ -38,7 +38,7 @@ from turnfold.records import (
 __all__ = (
     "GivenRecord",
     "LoggedRecord",
-    "clear_upto",
+    "clear_replaced",
     "first_name",
     "follow_history",
     "replace_history",
@@ -51,6 +51,8 @@ history, and this many more."""
 _AGAIN = ":again:"
 """Mark in the client id of a message that is stored again: `name:again:number`. A client id may be used only once per
 log."""
+_MOST_NOTED = 1_000
+"""Most replacements of which the note of cleared entries keeps what was hidden before, for forks from before them."""
 _BATCH = 500
 """Most entries of one append; more are appended in several batches."""
 
@@ -144,31 +146,61 @@ async def replace_history(
 ) -> list[LoggedRecord]:
     """Hide everything in the log from contexts, summaries and recall, and append `given` instead.
 
-    The new entries come first, and are not visible before the rest is hidden: after a crash between the two, the old
-    ones are still the visible history. `head` is the log's last seq, read before `given` was made, and `retraction` is
-    what was hidden then. Raises `Conflict` if another writer has appended something since, or with `retraction` hidden
-    something.
+    First it is noted that the old entries are hidden once the new ones are in the log; then the new ones are appended,
+    all at once. For contexts and recall the history changes with that append. For `VisibleHistory` it does with the
+    next note: until then the new entries are not visible. So a crash at any moment leaves the one or the other.
+
+    `head` is the log's last seq, read before `given` was made, and `retraction` is what was hidden then. Raises
+    `Conflict` if another writer has appended something since, or with `retraction` hidden something.
     """
-    placed = await _append(session, given, instead=head)
+    attempt = f"{REPLACES}{head}.{uuid4().hex[:12]}."
+    new = [
+        NewEntry(one.record, f"{first_name(one.name)}{attempt}{number}")
+        for number, one in enumerate(given)
+    ]
+    first = head + 1
+    if new:
+        await _change_cleared(session, lambda note: _with_replacement(note, head, new[0].client_id))
+        first = (await session.add(new, expect=head)).first
     if retraction is not None:
         note = TakenBackNote(stretches=((BEGINNING, head),))
         document = write_note(SESSION, TAKEN_BACK, note)
         place = session.scope, session.id
         await session.store.put_document(*place, document, expect=retraction.version)
-    await clear_upto(session, head)
-    return placed
+    await clear_replaced(session, head)
+    return [LoggedRecord(seq, one.record) for seq, one in enumerate(given, first)]
 
 
-async def clear_upto(session: AsyncSession, seq: int) -> None:
-    """Hide all entries up to a seq (log position) from contexts, summaries and recall."""
+async def clear_replaced(session: AsyncSession, seq: int) -> None:
+    """Hide all entries up to a seq (log position), which later entries replace, from contexts, summaries and recall."""
+
+    def cleared(note: ClearedNote) -> ClearedNote:
+        if seq <= note.upto:
+            return note
+        replaced = (*note.replaced, (seq, note.upto))[-_MOST_NOTED:]
+        return ClearedNote(upto=seq, replaced=replaced)
+
+    await _change_cleared(session, cleared)
+
+
+def _with_replacement(note: ClearedNote, head: int, client_id: str) -> ClearedNote:
+    return ClearedNote(
+        upto=note.upto,
+        replacing=(*note.replacing, (head, client_id))[-_MOST_NOTED:],
+        replaced=note.replaced,
+    )
+
+
+async def _change_cleared(
+    session: AsyncSession, change: Callable[[ClearedNote], ClearedNote]
+) -> None:
     store, scope = session.store, session.scope
     while True:
-        cleared = await store.get_document(scope, session.id, SESSION, CLEARED)
-        note = ClearedNote(upto=max(seq, read_note(cleared, ClearedNote).upto))
-        document = write_note(SESSION, CLEARED, note)
+        stored = await store.get_document(scope, session.id, SESSION, CLEARED)
+        document = write_note(SESSION, CLEARED, change(read_note(stored, ClearedNote)))
         try:
             await store.put_document(
-                scope, session.id, document, expect=cleared.version if cleared else 0
+                scope, session.id, document, expect=stored.version if stored else 0
             )
         except Conflict:
             continue
@@ -200,18 +232,9 @@ def _keys(
     return log, {at: keys[at] for at in compared}
 
 
-async def _append(
-    session: AsyncSession, given: Sequence[GivenRecord], *, instead: int = 0
-) -> list[LoggedRecord]:
-    """Append messages to the log. A client id that the log already has is replaced by a new one.
-
-    With `instead`, the messages replace the log up to that seq (log position): they become visible when everything up
-    to it is cleared.
-    """
+async def _append(session: AsyncSession, given: Sequence[GivenRecord]) -> list[LoggedRecord]:
+    """Append messages to the log. A client id that the log already has is replaced by a new one."""
     placed: list[LoggedRecord] = []
-    expect = instead or None
-    # Another process may replace the same part of the log at the same moment: its messages must not bear the same ids.
-    attempt = uuid4().hex[:12]
     for at in range(0, len(given), _BATCH):
         batch = given[at : at + _BATCH]
         names = [one.name for one in batch if one.name]
@@ -227,12 +250,9 @@ async def _append(
                 taken.add(one.name)
                 new.append(NewEntry(one.record, one.name))
             else:
-                name = first_name(one.name)
-                again = f"{REPLACES}{instead}.{attempt}." if instead else _AGAIN
-                new.append(NewEntry(one.record, f"{name}{again}{head + number}"))
-        done = await session.add(new, expect=expect)
-        expect = done.head.seq if instead else None
-        placed += [LoggedRecord(done.first + n, entry.message) for n, entry in enumerate(new)]
+                new.append(NewEntry(one.record, f"{first_name(one.name)}{_AGAIN}{head + number}"))
+        first = (await session.add(new)).first
+        placed += [LoggedRecord(seq, entry.message) for seq, entry in enumerate(new, first)]
     return placed
 
 
