@@ -7,10 +7,10 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from pydantic_ai.messages import ModelMessage
+from pydantic_ai.messages import ModelMessage, ModelRequest
 
 from turnfold.adapters._common import GivenRecord, VisibleHistory, follow_history
 from turnfold.adapters.pydantic_ai.entries import (
@@ -19,6 +19,7 @@ from turnfold.adapters.pydantic_ai.entries import (
     is_filled_in,
     model_messages,
     record_name,
+    records_of,
     written,
 )
 from turnfold.errors import Conflict, IdReused
@@ -28,6 +29,8 @@ from turnfold.records import Message, NewEntry, ToolResult
 __all__ = ("AgentRunLog", "message_history")
 
 
+_NEWEST_ENTRIES = 256
+"""Entries of the log that are searched for the calls of a cancelled run."""
 _TRIES = 4
 """Attempts to store messages; an attempt fails if another run stored the same messages first."""
 
@@ -89,6 +92,25 @@ class AgentRunLog:
         self.follows, self._stored_prefix, self._namer = True, [], RecordNamer()
         await self.catch_up(messages)
         return True
+
+    async def add_results(self, returned: Mapping[str, ModelRequest]) -> None:
+        """Store the results of tool calls, by call id, for which the log's newest calls have none.
+
+        For a run that was cancelled: PydanticAI writes its history only after the run's hooks have ended.
+        """
+        if not returned:
+            return
+        newest = await VisibleHistory(self._session).newest(_NEWEST_ENTRIES, lambda _: 1)
+        messages = [shown.entry.message for shown in newest]
+        answered = {result.call_id for message in messages for result in message.results}
+        waiting = {call.id for message in messages for call in message.calls} - answered
+        records = [
+            record
+            for call_id, request in returned.items()
+            if call_id in waiting
+            for record in records_of(request)
+        ]
+        await self._store(RecordNamer().named(records))
 
     def records(self, message: ModelMessage) -> list[Message]:
         """Return the records (stored form) of a PydanticAI message."""
