@@ -119,7 +119,7 @@ async def _follow(
     new = given[matched[-1] + 1 :] if matched else given
     known = [LoggedRecord(one.entry.seq, one.entry.message) for one in entries[start:][:length]]
     if start + length == len(entries) and (length or not entries):
-        added = await _append(session, new)
+        added = await _append(session, new, head=head)
     else:
         before = entries[:start] if length else []
         if length and len(entries) >= reach:
@@ -232,8 +232,13 @@ def _keys(
     return log, {at: keys[at] for at in compared}
 
 
-async def _append(session: AsyncSession, given: Sequence[GivenRecord]) -> list[LoggedRecord]:
-    """Append messages to the log. A client id that the log already has is replaced by a new one."""
+async def _append(
+    session: AsyncSession, given: Sequence[GivenRecord], *, head: int
+) -> list[LoggedRecord]:
+    """Append messages to the log. A client id that the log already has is replaced by a new one.
+
+    Raises `Conflict` if `head` is not the log's last seq: what another writer appended may be among the messages.
+    """
     placed: list[LoggedRecord] = []
     for at in range(0, len(given), _BATCH):
         batch = given[at : at + _BATCH]
@@ -243,7 +248,6 @@ async def _append(session: AsyncSession, given: Sequence[GivenRecord]) -> list[L
             if names
             else set[str]()
         )
-        head = (await session.store.head(session.scope, session.id)).seq
         new: list[NewEntry] = []
         for number, one in enumerate(batch):
             if one.name and one.name not in taken:
@@ -251,7 +255,8 @@ async def _append(session: AsyncSession, given: Sequence[GivenRecord]) -> list[L
                 new.append(NewEntry(one.record, one.name))
             else:
                 new.append(NewEntry(one.record, f"{first_name(one.name)}{_AGAIN}{head + number}"))
-        first = (await session.add(new)).first
+        first = (await session.add(new, expect=head)).first
+        head = first + len(new) - 1
         placed += [LoggedRecord(seq, entry.message) for seq, entry in enumerate(new, first)]
     return placed
 

@@ -112,12 +112,13 @@ class RunView:
             other=_OTHER,
             remedy="let it work on RunContext.messages, or in prepare_model_request behind turnfold's capability",
         )
-        try:
+        async with self.session.system_lock:
+            try:
+                return await self._shape(request, history, added)
+            except Conflict:
+                if not await self.log.follow_again(history):
+                    raise
             return await self._shape(request, history, added)
-        except Conflict:
-            if not await self.log.follow_again(history):
-                raise
-        return await self._shape(request, history, added)
 
     async def _shape(
         self,
