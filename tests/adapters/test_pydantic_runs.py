@@ -170,6 +170,36 @@ def test_a_run_cancelled_midway_leaves_what_it_said_and_can_be_resumed() -> None
     with_memory(work)
 
 
+def paying(
+    watched: Watched, session: AsyncSession, started: asyncio.Event, *, end: str, approved: bool
+) -> Agent[Any, Any]:
+    """An agent with a tool that pays, and one that is cancelled or fails once the other has paid."""
+    paid = asyncio.Event()
+    agent: Agent[Any, Any] = Agent(
+        watched.model,
+        output_type=[str, DeferredToolRequests],
+        capabilities=[turnfold_capability(session, recall=False)],
+    )
+
+    @agent.tool_plain(requires_approval=approved)
+    async def pay() -> ToolReturn:
+        """Pay."""
+        paid.set()
+        return ToolReturn("paid 付款", content="The receipt. 收据")
+
+    @agent.tool_plain(requires_approval=approved)
+    async def wait() -> str:
+        """Never comes back."""
+        await paid.wait()
+        await asyncio.sleep(0.01)
+        started.set()
+        await (asyncio.Event().wait() if end == "cancelled" else asyncio.sleep(0))
+        raise RuntimeError("broken")
+
+    del pay, wait
+    return agent
+
+
 @pytest.mark.parametrize("end", ["cancelled", "failed"])
 @pytest.mark.parametrize("approved", [False, True])
 def test_what_a_tool_did_before_its_run_was_cancelled_is_in_the_log_once(
@@ -178,31 +208,12 @@ def test_what_a_tool_did_before_its_run_was_cancelled_is_in_the_log_once(
 ) -> None:
     async def work(memory: AsyncMemory) -> None:
         session = memory.session("s")
-        started, paid = asyncio.Event(), asyncio.Event()
+        started = asyncio.Event()
         calls = [ToolCallPart("pay", {}, "p1"), ToolCallPart("wait", {}, "w1")]
         watched = Watched(
             lambda number: ModelResponse(calls if number == 1 else [TextPart(f"answer {number}")])
         )
-        output = [str, DeferredToolRequests]
-        capability = turnfold_capability(session, recall=False)
-        agent: Agent[Any, Any] = Agent(watched.model, output_type=output, capabilities=[capability])
-
-        @agent.tool_plain(requires_approval=approved)
-        async def pay() -> ToolReturn:
-            """Pay."""
-            paid.set()
-            return ToolReturn("paid 付款", content="The receipt. 收据")
-
-        @agent.tool_plain(requires_approval=approved)
-        async def wait() -> str:
-            """Never comes back."""
-            await paid.wait()
-            await asyncio.sleep(0.01)
-            started.set()
-            await (asyncio.Event().wait() if end == "cancelled" else asyncio.sleep(0))
-            raise RuntimeError("broken")
-
-        del pay, wait
+        agent = paying(watched, session, started, end=end, approved=approved)
         given: dict[str, Any] = {"user_prompt": "Pay."}
         if approved:
             await agent.run("Pay.")
