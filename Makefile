@@ -71,7 +71,7 @@ test-agent-frameworks: $(AGENT_FRAMEWORKS_READY) ## the adapters of Strands, Goo
 		-k "strands or adk or gemini or agent_framework or agent-framework or litellm or base_url_alone"
 
 test-frameworks: $(FRAMEWORKS_READY) ## the frameworks' own tests with turnfold swapped in, at the pinned versions (an environment of 1.2 GB)
-	@.venv-frameworks/bin/python -m pytest -q -p no:asyncio tests/adapters/test_pydantic_histories.py # AG-UI is only here
+	@.venv-frameworks/bin/python -m pytest -q -p no:asyncio tests/adapters/test_pydantic_histories.py tests/adapters/test_pydantic_ignored_approvals.py # AG-UI is only here
 	@.venv-frameworks/bin/python tools/frameworks.py
 
 test-frameworks-newest: $(FRAMEWORKS_READY) ## the same with the newest releases, in an environment of its own: reports drift

@@ -166,6 +166,24 @@ def test_two_runs_at_once_each_send_their_own_turn(monkeypatch: pytest.MonkeyPat
     assert both()[0] != first
 
 
+def test_requests_that_begin_at_once_with_one_history_each_send_their_own() -> None:
+    async def work() -> None:
+        async with AsyncMemory("sqlite://") as memory:
+            session, begun = memory.session("s"), [said("begin"), answered("yes 是")]
+            await HistoryView(session, wire.openai_chat.accept, recall=False).fit(begun, system=[])
+            for _ in range(5):
+                views = [HistoryView(session, wire.openai_chat.accept, recall=False) for _ in "ABC"]
+                fitted = await asyncio.gather(
+                    *(
+                        view.fit([*begun, said(one)], system=[])
+                        for view, one in zip(views, "ABC", strict=True)
+                    )
+                )
+                assert [texts(one) for one in fitted] == [["begin", "yes 是", x] for x in "ABC"]
+
+    asyncio.run(work())
+
+
 def test_what_is_sent_besides_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     hint = Message("user", PAGE * 6)
     history = [said("Look."), *(one for number in range(15) for one in called(number))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,25 @@ from tests.adapters.langchain_agents import (
     words,
 )
 from tests.sizes import examples
-from turnfold import Budget, Memory
+from turnfold import AsyncMemory, Budget, Memory
 from turnfold.adapters.langchain import TurnfoldSaver, state_log
+
+
+def test_runs_that_begin_at_once_on_one_thread_all_finish() -> None:
+    async def work() -> None:
+        async with AsyncMemory("sqlite://", budget=Budget(max_tokens=50_000)) as memory:
+            model = Watched(step=lambda number: AIMessage(f"answer {number} 回答"))
+            agent = agent_of(model, memory, checkpointer=TurnfoldSaver(memory), recall=False)
+            await agent.ainvoke(asked("begin 开始"), thread())
+            for _ in range(5):
+                before = len(model.prompts)
+                questions = ["A 甲", "B 乙", "C 丙"]
+                await asyncio.gather(*(agent.ainvoke(asked(one), thread()) for one in questions))
+                sent = [user_words(one.messages) for one in model.prompts[before:]]
+                assert sorted(one[-1] for one in sent) == questions
+                assert len({tuple(one[:-1]) for one in sent}) == 1  # none has another's question
+
+    asyncio.run(work())
 
 
 def answers(prompt: Any) -> list[str]:

@@ -327,7 +327,7 @@ def test_a_crash_while_the_rest_is_stored_again_loses_nothing(
     write_note = framework_history_in_log.write_note
 
     def failing(kind: str, key: str, note: Any) -> Any:
-        if key == at:
+        if key == at and getattr(note, "upto", True):  # not the note before the append
             raise TypeError(at)
         return write_note(kind, key, note)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from importlib import import_module
@@ -333,6 +334,23 @@ def test_two_runs_with_the_same_history_at_once_both_finish() -> None:
         assert result.output == "A is done"
         assert said(outer.prompts[-1][0]) == ["begin", "one", "A", "meanwhile", "A goes on"]
         check_prompt(*outer.prompts[-1], memory.session("c"))
+
+    with_memory(work, budget=LARGE)
+
+
+def test_runs_that_begin_at_once_with_one_history_all_finish() -> None:
+    async def work(memory: AsyncMemory) -> None:
+        watched = Watched(answering(*texts(40)))
+        agent = plain(watched, memory)
+        begun = (await agent.run("begin 开始", conversation_id="c")).all_messages()
+        for _ in range(5):
+            before = len(watched.prompts)
+            prompts = ["A 甲", "B 乙", "C 丙"]
+            await asyncio.gather(
+                *(agent.run(one, conversation_id="c", message_history=begun) for one in prompts)
+            )
+            sent = sorted(said(messages) for messages, _ in watched.prompts[before:])
+            assert sent == [["begin 开始", "answer 1 回答", one] for one in prompts]
 
     with_memory(work, budget=LARGE)
 

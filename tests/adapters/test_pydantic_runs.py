@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 pytest.importorskip("pydantic_ai", reason="the extra pydantic-ai is not installed")
 
-from pydantic_ai import Agent, ModelRetry
+from pydantic_ai import (
+    Agent,
+    DeferredToolRequests,
+    DeferredToolResults,
+    ModelRetry,
+    ToolReturn,
+    capture_run_messages,
+)
 from pydantic_ai.messages import (
     ModelMessage,
     ModelResponse,
@@ -32,7 +40,7 @@ from tests.adapters.pydantic_agents import (
 )
 from turnfold import AsyncMemory, Budget
 from turnfold.adapters._common import framework_history_in_log as alignment
-from turnfold.adapters.pydantic_ai import turnfold_capability
+from turnfold.adapters.pydantic_ai import message_history, turnfold_capability
 from turnfold.adapters.pydantic_ai.capability import RunView
 from turnfold.memory import AsyncSession
 from turnfold.records import Message
@@ -158,6 +166,83 @@ def test_a_run_cancelled_midway_leaves_what_it_said_and_can_be_resumed() -> None
         # PydanticAI answers the open call in the history it is given: the log follows it.
         assert user_words(watched.prompts[-1][0]) == ["Begin.", "Go on.", "And on."]
         assert again.output == "resumed"
+
+    with_memory(work)
+
+
+def paying(
+    watched: Watched, session: AsyncSession, started: asyncio.Event, *, end: str, approved: bool
+) -> Agent[Any, Any]:
+    """An agent with a tool that pays, and one that is cancelled or fails once the other has paid."""
+    paid = asyncio.Event()
+    agent: Agent[Any, Any] = Agent(
+        watched.model,
+        output_type=[str, DeferredToolRequests],
+        capabilities=[turnfold_capability(session, recall=False)],
+    )
+
+    @agent.tool_plain(requires_approval=approved)
+    async def pay() -> ToolReturn:
+        """Pay."""
+        paid.set()
+        return ToolReturn("paid 付款", content="The receipt. 收据")
+
+    @agent.tool_plain(requires_approval=approved)
+    async def wait() -> str:
+        """Never comes back."""
+        await paid.wait()
+        await asyncio.sleep(0.01)
+        started.set()
+        await (asyncio.Event().wait() if end == "cancelled" else asyncio.sleep(0))
+        raise RuntimeError("broken")
+
+    del pay, wait
+    return agent
+
+
+@pytest.mark.parametrize("end", ["cancelled", "failed"])
+@pytest.mark.parametrize("approved", [False, True])
+def test_what_a_tool_did_before_its_run_was_cancelled_is_in_the_log_once(
+    end: str,
+    approved: bool,  # noqa: FBT001
+) -> None:
+    async def work(memory: AsyncMemory) -> None:
+        session = memory.session("s")
+        started = asyncio.Event()
+        calls = [ToolCallPart("pay", {}, "p1"), ToolCallPart("wait", {}, "w1")]
+        watched = Watched(
+            lambda number: ModelResponse(calls if number == 1 else [TextPart(f"answer {number}")])
+        )
+        agent = paying(watched, session, started, end=end, approved=approved)
+        given: dict[str, Any] = {"user_prompt": "Pay."}
+        if approved:
+            await agent.run("Pay.")
+            results = DeferredToolResults(approvals={"p1": True, "w1": True})
+            given = {"deferred_tool_results": results}
+            given["message_history"] = await message_history(session)
+        with capture_run_messages() as captured:
+            run = asyncio.ensure_future(agent.run(**given))
+            await started.wait()
+            if end == "cancelled":
+                run.cancel()
+            with pytest.raises((asyncio.CancelledError, RuntimeError)):
+                await run
+        kept = [message for message in captured if message.parts]
+        log = [one.message for one in await log_of(session)]
+        assert [(one.role, one.text) for one in log] == [
+            ("user", "Pay."),
+            ("assistant", ""),
+            ("tool", "paid 付款"),
+            ("user", "The receipt. 收据"),
+        ]
+        for given_by in ("id", "program", "session"):
+            stored = await message_history(session)
+            history = {"id": None, "program": kept, "session": stored}[given_by]
+            await agent.run("Go on.", message_history=history)
+            check_prompt(*watched.prompts[-1], session)
+            assert watched.words().count("paid 付款") == 1
+        log = [one.message for one in await log_of(session)]
+        assert [one.text for one in log].count("Pay.") == 2  # `kept` goes back to before "Go on."
 
     with_memory(work)
 

@@ -23,6 +23,7 @@ from typing import NamedTuple
 from turnfold.budget import Budget
 from turnfold.errors import Conflict, ConversationDeleted, TurnfoldError
 from turnfold.findings import FindingCache
+from turnfold.memory.cleared_entries import last_cleared
 from turnfold.memory.live_window import LiveWindow, StoredMessage
 from turnfold.records import (
     CALIBRATION,
@@ -164,7 +165,9 @@ class ConversationCache:
     rules_document: Document | None = None
     """The stored document with the rules that the user stated."""
     cleared: int = 0
-    """The last seq hidden by `clear()`; 0 for none."""
+    """The last seq hidden by `clear()` or replaced by later entries; 0 for none."""
+    _replacing: bool = False
+    """True if the next append may replace everything before it, so that the notes must be read again."""
     checkpoint: Checkpoint | None = None
     """The newest checkpoint (stored summary of a fold), which contexts show; None before the first."""
     stand_in: StandIn | None = None
@@ -365,7 +368,11 @@ class ConversationCache:
         return True
 
     def _apply_append(self, done: Appended, messages: Sequence[Message]) -> bool:
-        if done.first != self.head.seq + 1 or self.head.counter not in ("", done.head.counter):
+        if (
+            self._replacing
+            or done.first != self.head.seq + 1
+            or self.head.counter not in ("", done.head.counter)
+        ):
             return False
         added = done.head.tokens - self.head.tokens
         self._state, self.head = done.head.state, done.head
@@ -489,7 +496,10 @@ class ConversationCache:
         for document in documents:
             by_kind[document.kind][document.key] = document
         notes = by_kind[SESSION]
-        self.cleared = read_note(notes.get(CLEARED), ClearedNote).upto
+        cleared = read_note(notes.get(CLEARED), ClearedNote)
+        place = self.store, self.scope, self.conversation
+        self.cleared = await last_cleared(cleared, *place, head=self.head.seq)
+        self._replacing = any(seq >= self.head.seq for seq, _ in cleared.replacing)
         self.state = read_note(notes.get(STATE), StateNote)
         self.calibration = read_note(notes.get(CALIBRATION), CalibrationNote)
         await self._read_stand_in(read_note(notes.get(STAND_IN), StandInNote))

@@ -15,6 +15,7 @@ import msgspec
 
 from turnfold.errors import Conflict, WrongKey
 from turnfold.memory.cached_conversation import erased
+from turnfold.memory.cleared_entries import cleared_as_of
 from turnfold.memory.session_rules import rules_as_of
 from turnfold.records import (
     CALIBRATION,
@@ -126,8 +127,7 @@ def _as_of(note: Document, upto: int, turn: int) -> Document | None:
         seqs = tuple(seq for seq in read_note(note, SystemNote).seqs if seq <= upto)
         body = write_note(*place, SystemNote(seqs=seqs)).body
     elif place == (SESSION, CLEARED):
-        cleared = min(read_note(note, ClearedNote).upto, upto)
-        body = write_note(*place, ClearedNote(upto=cleared)).body
+        body = write_note(*place, cleared_as_of(read_note(note, ClearedNote), upto)).body
     elif place == (SESSION, TAKEN_BACK):
         body = write_note(*place, _taken_back_upto(read_note(note, TakenBackNote), upto)).body
     elif place == (SESSION, RULES):
@@ -138,6 +138,10 @@ def _as_of(note: Document, upto: int, turn: int) -> Document | None:
 
 
 def _taken_back_upto(note: TakenBackNote, upto: int) -> TakenBackNote:
-    stretches = [(first, min(last, upto)) for first, last in note.stretches if first <= upto]
+    stretches = [
+        (first, min(last, upto))
+        for first, last in note.stretches
+        if (first <= upto if first else last < upto)  # from 0 on: replaced by the entries after it
+    ]
     shortened = [(seq, kept) for seq, kept in note.shortened if seq <= upto]
     return TakenBackNote(stretches=tuple(stretches), shortened=tuple(shortened))

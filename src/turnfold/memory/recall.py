@@ -16,10 +16,11 @@ from typing import NamedTuple
 
 from turnfold.errors import InvalidOption
 from turnfold.memory.cached_conversation import ConversationCache
+from turnfold.memory.cleared_entries import cleared_upto
 from turnfold.memory.config import MemoryConfig
 from turnfold.memory.embedding_index import Meanings, parts_of
 from turnfold.memory.prompt_tail import recalled_text
-from turnfold.records import CLEARED, SESSION, Checkpoint, ClearedNote, Entry, read_note
+from turnfold.records import Checkpoint, Entry
 from turnfold.runtime import Runtime
 from turnfold.search import (
     ALL_ENTRIES,
@@ -49,14 +50,13 @@ from turnfold.search import (
     with_days,
     worth_of_places,
 )
-from turnfold.stores import Head, Scope, Store
+from turnfold.stores import Head
 from turnfold.text import is_character, local_time, named_days, search_terms
 
 __all__ = (
     "Recaller",
     "ScoreParts",
     "SearchResult",
-    "cleared_upto",
     "search_memory",
     "terms_of_query",
 )
@@ -95,12 +95,6 @@ async def terms_of_query(query: str, runtime: Runtime) -> list[str]:
     if len(query) <= _LONG_QUERY:
         return search_terms(query)
     return await runtime.compute(partial(search_terms, query))
-
-
-async def cleared_upto(store: Store, scope: Scope, conversation: str) -> int:
-    """Return the last log position that `clear()` hid; 0 if nothing was cleared."""
-    document = await store.get_document(scope, conversation, SESSION, CLEARED)
-    return read_note(document, ClearedNote).upto
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from datetime import tzinfo
 from typing import Final, cast
 
 from turnfold.errors import InvalidOption
+from turnfold.memory.cleared_entries import cleared_upto
 from turnfold.memory.prompt_tail import recalled_text
-from turnfold.memory.recall import cleared_upto
 from turnfold.memory.session import AsyncSession
 from turnfold.records import Entry
 from turnfold.search import Recalled

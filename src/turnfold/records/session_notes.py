@@ -90,9 +90,14 @@ class SystemNote(_Note, frozen=True, forbid_unknown_fields=True):
 
 
 class ClearedNote(_Note, frozen=True, forbid_unknown_fields=True):
-    """Note of the last log entry (by seq) that `clear()` hid from contexts."""
+    """Note of the last log entry (by seq) that contexts no longer show, because of `clear()` or of later entries."""
 
     upto: int = 0
+    replacing: tuple[tuple[int, str], ...] = ()
+    """(seq, client id) of each replacement that began: everything up to the seq is hidden too if the entry after it has
+    this client id."""
+    replaced: tuple[tuple[int, int], ...] = ()
+    """(seq, earlier `upto`) of each time that later entries replaced everything up to the seq, oldest first."""
 
 
 class CalibrationNote(_Note, frozen=True, forbid_unknown_fields=True):
@@ -106,7 +111,8 @@ class TakenBackNote(_Note, frozen=True, forbid_unknown_fields=True):
     """Note of the log entries that a framework's history no longer has; they stay in the log and are not shown."""
 
     stretches: tuple[tuple[int, int], ...] = ()
-    """(first, last) seqs of ranges of entries that were removed whole, in order."""
+    """(first, last) seqs of ranges of entries that were removed whole, in order. A range from 0 was replaced by later
+    entries."""
     shortened: tuple[tuple[int, int], ...] = ()
     """(seq, pieces kept) of each entry of which only the end was removed."""
 

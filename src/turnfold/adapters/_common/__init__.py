@@ -21,7 +21,7 @@ from turnfold.adapters._common.fitted_history import (
 from turnfold.adapters._common.framework_history_in_log import (
     GivenRecord,
     LoggedRecord,
-    clear_upto,
+    clear_replaced,
     first_name,
     follow_history,
     replace_history,
@@ -60,7 +60,7 @@ __all__ = (
     "as_finding_text",
     "calling_session",
     "can_run",
-    "clear_upto",
+    "clear_replaced",
     "content_key",
     "context_with_system",
     "count_for",

@@ -65,15 +65,15 @@ async def context_with_system(
 ) -> Context:
     """Build the context of the next call with `texts` as its system message; without texts, with the session's own.
 
-    The texts are stored only if the session's current system message differs. To have them in the log before the first
-    user message, call `set_system` first.
+    The caller holds `session.system_lock`, from before it stores the messages of its run: another run of this process
+    that follows its own history in between would hide them. The texts are stored only if the session's current system
+    message differs. To have them in the log before the first user message, call `set_system` first.
     """
-    async with session.system_lock:
-        for _ in range(_SYSTEM_TRIES):
-            context = await session.context(query, tools=tools, max_tokens=max_tokens, to=to)
-            if not texts or _has_system(context, texts):
-                return context
-            await set_system(session, texts)
+    for _ in range(_SYSTEM_TRIES):
+        context = await session.context(query, tools=tools, max_tokens=max_tokens, to=to)
+        if not texts or _has_system(context, texts):
+            return context
+        await set_system(session, texts)
     raise Conflict(
         f"conversation {session.id!r}: another run replaced the system message {_SYSTEM_TRIES} times. Use separate "
         "conversations for agents that run at the same time"
@@ -280,20 +280,21 @@ class HistoryView:
         session = self.session
         await count_for(session, model)
         await set_system(session, system)
-        own = await self.store(history)
-        query = self._newest_user_text() if self._recall else None
         count = session.counter.count_message
         room = remaining_tokens(session, added, count, other="another component")
-        for tries_left in (1, 0):
-            context = await context_with_system(
-                session, system, query, tools=tools, max_tokens=room, to=to
-            )
-            if not own or own[-1] in context.positions:
-                break
-            if not tries_left:
-                raise lost_from_window("the newest message of this run", session.id)
-            # Another run changed the visible history, or moved the window forward.
-            own = await self.store(history, again=True)
+        async with session.system_lock:
+            own = await self.store(history)
+            query = self._newest_user_text() if self._recall else None
+            for tries_left in (1, 0):
+                context = await context_with_system(
+                    session, system, query, tools=tools, max_tokens=room, to=to
+                )
+                if not own or own[-1] in context.positions:
+                    break
+                if not tries_left:
+                    raise lost_from_window("the newest message of this run", session.id)
+                # Another run changed the visible history, or moved the window forward.
+                own = await self.store(history, again=True)
         return FittedRequest(
             system_texts(context), _own_messages(context, own), context.tokens, session.last_call
         )

@@ -38,7 +38,7 @@ from turnfold.records import (
 __all__ = (
     "GivenRecord",
     "LoggedRecord",
-    "clear_upto",
+    "clear_replaced",
     "first_name",
     "follow_history",
     "replace_history",
@@ -51,6 +51,8 @@ history, and this many more."""
 _AGAIN = ":again:"
 """Mark in the client id of a message that is stored again: `name:again:number`. A client id may be used only once per
 log."""
+_MOST_NOTED = 1_000
+"""Most replacements of which the note of cleared entries keeps what was hidden before, for forks from before them."""
 _BATCH = 500
 """Most entries of one append; more are appended in several batches."""
 
@@ -60,12 +62,15 @@ class GivenRecord(NamedTuple):
 
     record: Message
     name: str
+    filled_in: bool = False
+    """True for a tool result that the framework made up for a call without one; the log may lack it."""
 
 
 class LoggedRecord(NamedTuple):
     """A message of a framework's history as it is in the log, where it may have more content than the one passed."""
 
     seq: int
+    """Position in the log; 0 for a filled-in result that the log lacks."""
     record: Message
 
 
@@ -79,7 +84,8 @@ async def follow_history(
 ) -> list[LoggedRecord]:
     """Make the visible part of the log end with the framework's messages `given`.
 
-    Returns the log entry of each message.
+    Returns the log entry of each message. A filled-in tool result among known messages is not stored if the log lacks
+    it: the whole log would have to be stored again, and a context fills in the results of open calls by itself.
 
     Records with the same `key` are the same message. `whole`: the records are the whole log, and not only its end.
     `system`: system messages are among the records; without it those of the log are left alone.
@@ -106,22 +112,29 @@ async def _follow(
     reach = sys.maxsize if whole else 2 * len(given) + _SLACK
     counts: Callable[[VisibleEntry], int] = (lambda _: 1) if system else _is_message
     entries = await visible.newest(reach, counts)
-    keys = _keys(entries, given, key)
+    log_keys, given_keys = _keys(entries, given, key)
+    keys = log_keys, list(given_keys.values())
     start, length = (0, _common_prefix(*keys)) if whole else longest_overlap(*keys)
+    matched = list(given_keys)[:length]
+    new = given[matched[-1] + 1 :] if matched else given
     known = [LoggedRecord(one.entry.seq, one.entry.message) for one in entries[start:][:length]]
     if start + length == len(entries) and (length or not entries):
-        return known + await _append(session, given[length:])
-    before = entries[:start] if length else []
-    if length and len(entries) >= reach:
-        first = entries[start].entry.seq
-        all_of_it = await visible.entries()
-        before = [one for one in all_of_it if counts(one) and one.entry.seq < first]
-    kept = [GivenRecord(one.entry.message, one.entry.client_id) for one in before]
-    richer = [
-        GivenRecord(old.record, new.name) for old, new in zip(known, given[:length], strict=True)
-    ]
-    placed = await replace_history(session, [*kept, *richer, *given[length:]], head=head)
-    return placed[len(kept) :]
+        added = await _append(session, new, head=head)
+    else:
+        before = entries[:start] if length else []
+        if length and len(entries) >= reach:
+            first = entries[start].entry.seq
+            all_of_it = await visible.entries()
+            before = [one for one in all_of_it if counts(one) and one.entry.seq < first]
+        kept = [GivenRecord(one.entry.message, one.entry.client_id) for one in before]
+        richer = [
+            GivenRecord(old.record, given[at].name) for old, at in zip(known, matched, strict=True)
+        ]
+        placed = await replace_history(session, [*kept, *richer, *new], head=head)
+        known, added = placed[len(kept) :][:length], placed[len(kept) + length :]
+    found = dict(zip(matched, known, strict=True))
+    before_new = given[: len(given) - len(new)]
+    return [found.get(at, LoggedRecord(0, one.record)) for at, one in enumerate(before_new)] + added
 
 
 async def replace_history(
@@ -133,31 +146,61 @@ async def replace_history(
 ) -> list[LoggedRecord]:
     """Hide everything in the log from contexts, summaries and recall, and append `given` instead.
 
-    The new entries come first, and are not visible before the rest is hidden: after a crash between the two, the old
-    ones are still the visible history. `head` is the log's last seq, read before `given` was made, and `retraction` is
-    what was hidden then. Raises `Conflict` if another writer has appended something since, or with `retraction` hidden
-    something.
+    First it is noted that the old entries are hidden once the new ones are in the log; then the new ones are appended,
+    all at once. For contexts and recall the history changes with that append. For `VisibleHistory` it does with the
+    next note: until then the new entries are not visible. So a crash at any moment leaves the one or the other.
+
+    `head` is the log's last seq, read before `given` was made, and `retraction` is what was hidden then. Raises
+    `Conflict` if another writer has appended something since, or with `retraction` hidden something.
     """
-    placed = await _append(session, given, instead=head)
+    attempt = f"{REPLACES}{head}.{uuid4().hex[:12]}."
+    new = [
+        NewEntry(one.record, f"{first_name(one.name)}{attempt}{number}")
+        for number, one in enumerate(given)
+    ]
+    first = head + 1
+    if new:
+        await _change_cleared(session, lambda note: _with_replacement(note, head, new[0].client_id))
+        first = (await session.add(new, expect=head)).first
     if retraction is not None:
         note = TakenBackNote(stretches=((BEGINNING, head),))
         document = write_note(SESSION, TAKEN_BACK, note)
         place = session.scope, session.id
         await session.store.put_document(*place, document, expect=retraction.version)
-    await clear_upto(session, head)
-    return placed
+    await clear_replaced(session, head)
+    return [LoggedRecord(seq, one.record) for seq, one in enumerate(given, first)]
 
 
-async def clear_upto(session: AsyncSession, seq: int) -> None:
-    """Hide all entries up to a seq (log position) from contexts, summaries and recall."""
+async def clear_replaced(session: AsyncSession, seq: int) -> None:
+    """Hide all entries up to a seq (log position), which later entries replace, from contexts, summaries and recall."""
+
+    def cleared(note: ClearedNote) -> ClearedNote:
+        if seq <= note.upto:
+            return note
+        replaced = (*note.replaced, (seq, note.upto))[-_MOST_NOTED:]
+        return ClearedNote(upto=seq, replaced=replaced)
+
+    await _change_cleared(session, cleared)
+
+
+def _with_replacement(note: ClearedNote, head: int, client_id: str) -> ClearedNote:
+    return ClearedNote(
+        upto=note.upto,
+        replacing=(*note.replacing, (head, client_id))[-_MOST_NOTED:],
+        replaced=note.replaced,
+    )
+
+
+async def _change_cleared(
+    session: AsyncSession, change: Callable[[ClearedNote], ClearedNote]
+) -> None:
     store, scope = session.store, session.scope
     while True:
-        cleared = await store.get_document(scope, session.id, SESSION, CLEARED)
-        note = ClearedNote(upto=max(seq, read_note(cleared, ClearedNote).upto))
-        document = write_note(SESSION, CLEARED, note)
+        stored = await store.get_document(scope, session.id, SESSION, CLEARED)
+        document = write_note(SESSION, CLEARED, change(read_note(stored, ClearedNote)))
         try:
             await store.put_document(
-                scope, session.id, document, expect=cleared.version if cleared else 0
+                scope, session.id, document, expect=stored.version if stored else 0
             )
         except Conflict:
             continue
@@ -171,34 +214,32 @@ def _common_prefix(log: Sequence[str], given: Sequence[str]) -> int:
 
 def _keys(
     entries: Sequence[VisibleEntry], given: Sequence[GivenRecord], key: Callable[[Message], str]
-) -> tuple[list[str], list[str]]:
-    """Return the keys by which log entries and a framework's messages are compared, one list for each.
+) -> tuple[list[str], dict[int, str]]:
+    """Return the keys by which log entries and a framework's messages, at their positions, are compared.
 
-    The key is the client id if the entry and the message have one, else `key(message)`.
+    The key is the client id if the entry and the message have one, else `key(message)`. Filled-in results that the log
+    lacks are left out.
     """
     names = [first_name(shown.entry.client_id) for shown in entries]
     both = set(names) & {one.name for one in given} - {""}
-    return (
-        [
-            name if name in both else key(shown.entry.message)
-            for name, shown in zip(names, entries, strict=True)
-        ],
-        [one.name if one.name in both else key(one.record) for one in given],
-    )
+    log = [
+        name if name in both else key(shown.entry.message)
+        for name, shown in zip(names, entries, strict=True)
+    ]
+    keys = [one.name if one.name in both else key(one.record) for one in given]
+    in_log = set(log)
+    compared = [at for at, one in enumerate(given) if not one.filled_in or keys[at] in in_log]
+    return log, {at: keys[at] for at in compared}
 
 
 async def _append(
-    session: AsyncSession, given: Sequence[GivenRecord], *, instead: int = 0
+    session: AsyncSession, given: Sequence[GivenRecord], *, head: int
 ) -> list[LoggedRecord]:
     """Append messages to the log. A client id that the log already has is replaced by a new one.
 
-    With `instead`, the messages replace the log up to that seq (log position): they become visible when everything up
-    to it is cleared.
+    Raises `Conflict` if `head` is not the log's last seq: what another writer appended may be among the messages.
     """
     placed: list[LoggedRecord] = []
-    expect = instead or None
-    # Another process may replace the same part of the log at the same moment: its messages must not bear the same ids.
-    attempt = uuid4().hex[:12]
     for at in range(0, len(given), _BATCH):
         batch = given[at : at + _BATCH]
         names = [one.name for one in batch if one.name]
@@ -207,19 +248,16 @@ async def _append(
             if names
             else set[str]()
         )
-        head = (await session.store.head(session.scope, session.id)).seq
         new: list[NewEntry] = []
         for number, one in enumerate(batch):
             if one.name and one.name not in taken:
                 taken.add(one.name)
                 new.append(NewEntry(one.record, one.name))
             else:
-                name = first_name(one.name)
-                again = f"{REPLACES}{instead}.{attempt}." if instead else _AGAIN
-                new.append(NewEntry(one.record, f"{name}{again}{head + number}"))
-        done = await session.add(new, expect=expect)
-        expect = done.head.seq if instead else None
-        placed += [LoggedRecord(done.first + n, entry.message) for n, entry in enumerate(new)]
+                new.append(NewEntry(one.record, f"{first_name(one.name)}{_AGAIN}{head + number}"))
+        first = (await session.add(new, expect=head)).first
+        head = first + len(new) - 1
+        placed += [LoggedRecord(seq, entry.message) for seq, entry in enumerate(new, first)]
     return placed
 
 

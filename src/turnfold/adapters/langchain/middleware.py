@@ -117,10 +117,11 @@ class GraphView:
         texts = [text for message in system_messages for text in _texts(message)]
         await count_for(self.session, request.model)
         await set_system(self.session, texts)
-        seqs = await self.log.catch_up(history)
-        context, body = await self._context(
-            request, dict(zip(seqs, history, strict=True)), added, texts
-        )
+        async with self.session.system_lock:
+            seqs = await self.log.catch_up(history)
+            context, body = await self._context(
+                request, dict(zip(seqs, history, strict=True)), added, texts
+            )
         fitted = _fitted_system(system_messages, texts, context)
         shown = cast("list[AnyMessage]", [*fitted[len(system) :], *body, *added])
         leader = fitted[0] if system else None

@@ -269,9 +269,10 @@ class ItemsView:
         if instructions:
             await session.system(instructions)
         texts = [instructions] if instructions else []
-        context = await context_with_system(
-            session, texts, query or None, tools=tools, to=wire.openai_responses
-        )
+        async with session.system_lock:
+            context = await context_with_system(
+                session, texts, query or None, tools=tools, to=wire.openai_responses
+            )
         self.call = session.last_call
         return context, _numbered(context)
 

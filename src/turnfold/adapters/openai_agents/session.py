@@ -23,7 +23,7 @@ from turnfold.adapters._common import (
     ThreadBridge,
     VisibleEntry,
     VisibleHistory,
-    clear_upto,
+    clear_replaced,
     replace_history,
     session_of,
     short_name,
@@ -176,7 +176,7 @@ class TurnfoldSession:
             retraction = await self._log.retraction()
             head = (await session.store.head(session.scope, session.id)).seq
             if retraction.hidden_upto > retraction.cleared:  # another process was interrupted
-                await clear_upto(session, retraction.hidden_upto)
+                await clear_replaced(session, retraction.hidden_upto)
             hiding = [one for one in retraction.hiding if one not in self._whole]
             if not self._stored_twice and (
                 head - retraction.hidden_upto > most or not await self._is_any_popped(hiding)

@@ -112,12 +112,13 @@ class RunView:
             other=_OTHER,
             remedy="let it work on RunContext.messages, or in prepare_model_request behind turnfold's capability",
         )
-        try:
+        async with self.session.system_lock:
+            try:
+                return await self._shape(request, history, added)
+            except Conflict:
+                if not await self.log.follow_again(history):
+                    raise
             return await self._shape(request, history, added)
-        except Conflict:
-            if not await self.log.follow_again(history):
-                raise
-        return await self._shape(request, history, added)
 
     async def _shape(
         self,
@@ -183,7 +184,7 @@ class RunView:
                 f"{len(missing)} of the {len(last)} newest parts of this run", self.session.id
             )
         shown = self.restorer.view(body, instructions=instructions)
-        if not last:
+        if not newest.parts:
             shown.append(newest)  # a request without parts, which has only instructions
         system = _system(context, prompts)
         return [ModelRequest(system, instructions=instructions), *shown] if system else shown
@@ -484,10 +485,11 @@ class TurnfoldCapability(AbstractCapability[Any]):
     ) -> Any:  # noqa: ANN401 (whatever the tool returns)
         """Run a tool and remember its result, or return a remembered result, as the finding rule of the tool says."""
         del tool_def
-        with self._active_run.running_tool(call):
-            if not self._findings:
-                return await handler(args)
-            return await self._active_run.run_tool(call, args, handler)
+        run = self._active_run
+        with run.running_tool(call):
+            result = await (run.run_tool(call, args, handler) if self._findings else handler(args))
+        run.returned[call.tool_call_id] = (call, result)
+        return result
 
     async def wrap_run(
         self, ctx: RunContext[Any], *, handler: WrapRunHandler
@@ -545,6 +547,8 @@ class _Run:
         self._messages: Sequence[ModelMessage] = ()
         """The run's history: PydanticAI's own list, which keeps growing."""
         self._call = ""
+        self.returned: dict[str, tuple[ToolCallPart, object]] = {}
+        """Tool calls that have ended since the last model request, with what they returned, by call id."""
         self._pending: list[tuple[ToolCall, object, int]] = []
         """Calls with their results and the newest seq before them; they become findings (remembered tool results) once
         the results are logged."""
@@ -554,6 +558,7 @@ class _Run:
     ) -> ModelRequestContext:
         self._messages = messages
         shaped, self._call = await self._view.shape(request, messages)
+        self.returned.clear()
         await self._note_findings()
         return shaped
 
@@ -571,6 +576,13 @@ class _Run:
         """
         if self._messages and (ended or not self._log.follows):
             await self._log.catch_up(self._messages)
+        if not ended:
+            missing = {
+                call_id: _request_of(*returned)
+                for call_id, returned in self.returned.items()
+                if self._log.result(call_id) is None
+            }
+            await self._log.add_results(missing)
         await self._note_findings()
 
     async def record_usage(self, response: ModelResponse) -> None:
@@ -612,11 +624,19 @@ class _Run:
                 await self._session.findings.note(call, shown.text, seq=seq, asked=seq_before)
 
 
+def _request_of(call: ToolCallPart, result: object) -> ModelRequest:
+    """Return what a tool returned as a request, for a run that ended before its history had the result."""
+    if not issubclass(type(result), ToolReturn):
+        return ModelRequest([ToolReturnPart(call.tool_name, result, call.tool_call_id)])
+    returned = cast("ToolReturn[object]", result)
+    part = ToolReturnPart(
+        call.tool_name, returned.return_value, call.tool_call_id, metadata=returned.metadata
+    )
+    return ModelRequest([part, UserPromptPart(returned.content)] if returned.content else [part])
+
+
 def _written_result(call: ToolCall, result: object) -> ToolResult:
     """Return a tool's return value as a tool result, for a run that ended before its history had the result."""
-    value = result
-    if issubclass(type(result), ToolReturn):
-        value = cast("ToolReturn[object]", result).return_value
-    [record] = records_of(ModelRequest([ToolReturnPart(call.name, value, call.id)]))
-    [written] = record.results
+    request = _request_of(ToolCallPart(call.name, tool_call_id=call.id), result)
+    [written] = records_of(request)[0].results
     return written

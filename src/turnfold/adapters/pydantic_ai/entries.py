@@ -22,6 +22,7 @@ from types import AsyncGeneratorType, GeneratorType
 from typing import NamedTuple, TypeAlias, cast
 
 from pydantic_ai.messages import (
+    INTERRUPTED_TOOL_RETURN_CONTENT,
     BaseToolReturnPart,
     BinaryContent,
     CompactionPart,
@@ -63,6 +64,7 @@ __all__ = (
     "NamedRecord",
     "RecordNamer",
     "Restorer",
+    "is_filled_in",
     "model_messages",
     "plain_request",
     "plain_response",
@@ -484,6 +486,14 @@ def model_messages(records: Sequence[Message]) -> list[ModelMessage]:
 def record_name(record: Message) -> str:
     """Return the client id of a stored message that PydanticAI wrote; empty for any other message."""
     return str(_envelope(record).get("id", ""))
+
+
+def is_filled_in(record: Message) -> bool:
+    """Return True for the tool result that PydanticAI makes up for a call without one, such as an ignored approval.
+
+    It is told by its text: front ends lose the other marks.
+    """
+    return any(result.text == INTERRUPTED_TOOL_RETURN_CONTENT for result in record.results)
 
 
 _Parts: TypeAlias = "ModelResponse | list[ModelRequestPart]"

@@ -7,17 +7,19 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from pydantic_ai.messages import ModelMessage
+from pydantic_ai.messages import ModelMessage, ModelRequest
 
 from turnfold.adapters._common import GivenRecord, VisibleHistory, follow_history
 from turnfold.adapters.pydantic_ai.entries import (
     NamedRecord,
     RecordNamer,
+    is_filled_in,
     model_messages,
     record_name,
+    records_of,
     written,
 )
 from turnfold.errors import Conflict, IdReused
@@ -27,6 +29,8 @@ from turnfold.records import Message, NewEntry, ToolResult
 __all__ = ("AgentRunLog", "message_history")
 
 
+_NEWEST_ENTRIES = 256
+"""Entries of the log that are searched for the calls of a cancelled run."""
 _TRIES = 4
 """Attempts to store messages; an attempt fails if another run stored the same messages first."""
 
@@ -56,6 +60,8 @@ class AgentRunLog:
         """
         self._seqs: dict[str, int] = {}
         """Seqs (log positions) of the records in the given history, by the name of the record."""
+        self._left_out: set[str] = set()
+        """Names of the records in the given history that the log lacks: filled-in results of open calls."""
         self._prepared: dict[int, _Prepared] = {}
         self._stored_prefix: list[_Prepared] = []
         """The beginning of the given history that is stored; while it stays unchanged, it is not checked again."""
@@ -87,6 +93,25 @@ class AgentRunLog:
         await self.catch_up(messages)
         return True
 
+    async def add_results(self, returned: Mapping[str, ModelRequest]) -> None:
+        """Store the results of tool calls, by call id, for which the log's newest calls have none.
+
+        For a run that was cancelled: PydanticAI writes its history only after the run's hooks have ended.
+        """
+        if not returned:
+            return
+        newest = await VisibleHistory(self._session).newest(_NEWEST_ENTRIES, lambda _: 1)
+        messages = [shown.entry.message for shown in newest]
+        answered = {result.call_id for message in messages for result in message.results}
+        waiting = {call.id for message in messages for call in message.calls} - answered
+        records = [
+            record
+            for call_id, request in returned.items()
+            if call_id in waiting
+            for record in records_of(request)
+        ]
+        await self._store(RecordNamer().named(records))
+
     def records(self, message: ModelMessage) -> list[Message]:
         """Return the records (stored form) of a PydanticAI message."""
         return self._prepare(message).records
@@ -97,7 +122,8 @@ class AgentRunLog:
 
     def names(self, message: ModelMessage) -> frozenset[str]:
         """Return the client ids in the log of the stored messages that a PydanticAI message was converted to."""
-        return frozenset(self._log_names.get(name, name) for name in self._prepare(message).names)
+        names = self._prepare(message).names - self._left_out
+        return frozenset(self._log_names.get(name, name) for name in names)
 
     async def result_seq(self, call_id: str) -> int:
         """Return the seq of the log entry with the result of a tool call; 0 if it is not in the log yet."""
@@ -136,11 +162,14 @@ class AgentRunLog:
         )
 
     async def _follow(self, named: Sequence[NamedRecord]) -> None:
-        placed = await follow_history(self._session, [GivenRecord(*each) for each in named])
+        given = [GivenRecord(*each, filled_in=is_filled_in(each.record)) for each in named]
+        placed = await follow_history(self._session, given)
         for each, logged in zip(named, placed, strict=True):
             own, name = record_name(each.record), record_name(logged.record)
             self._stored.add(each.name)
             self._seqs[own] = logged.seq
+            if not logged.seq:
+                self._left_out.add(own)
             if name != own:
                 self._log_names[own] = name
         self.follows = False
