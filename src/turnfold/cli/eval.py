@@ -39,7 +39,7 @@ from turnfold.evaluation import (
     read_set,
     sample_set,
 )
-from turnfold.tokens import load_prices, shipped_prices
+from turnfold.tokens import PriceTable
 
 __all__ = (
     "conversations_of",
@@ -135,11 +135,10 @@ def evaluate_conversations(
     budgets: Sequence[int],
     peers: Sequence[str],
     model: str,
-    prices: Path | None,
+    prices: PriceTable,
 ) -> Evaluation:
     """Evaluate turnfold, the baselines and the named peers, with a progress bar."""
     names = [name.strip() for text in peers for name in text.split(",")]
-    table = load_prices(prices) if prices is not None else shipped_prices()
     factories = find_peers(dict.fromkeys((*_BASELINES, *names)))
     with progressing("evaluating") as reporter:
         return evaluate(
@@ -147,7 +146,7 @@ def evaluate_conversations(
             budgets=budgets,
             peers=factories,
             model=model,
-            prices=table if has_price(model, table) else None,
+            prices=prices if has_price(model, prices) else None,
             on_progress=reporter.report,
         )
 

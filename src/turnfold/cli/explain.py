@@ -52,7 +52,7 @@ from turnfold.inspect import (
 )
 from turnfold.records import Message
 from turnfold.runtime import drive
-from turnfold.tokens import shipped_prices
+from turnfold.tokens import PriceTable
 
 __all__ = (
     "CallList",
@@ -110,9 +110,8 @@ def _whole(message: Message) -> str:
     return "\n".join(text for text in (message.text, *calls) if text)
 
 
-def _price_line(point: CallPoint) -> str:
+def _price_line(point: CallPoint, prices: PriceTable) -> str:
     """Return a line with the cost of a call at list prices, or that its model has none; empty without a model."""
-    prices = shipped_prices()
     price = known_price(point.model, prices)
     if price is None:
         none = label("no price for {model} in the list prices of {date}")
@@ -172,12 +171,14 @@ def show_calls(found: CallList, *, json: bool) -> None:
         console.print(Text(text.format(shown=len(found.calls), total=found.total), "dim"))
 
 
-def show_call(view: CallView, *, json: bool, full: bool = False) -> None:
+def show_call(view: CallView, *, json: bool, prices: PriceTable, full: bool = False) -> None:
     """Print the messages of a call; with `full`, each message begins on a new line and is not shortened."""
-    print_result(view, lambda console: _draw_call(view, console, full=full), json=json)
+    print_result(view, lambda console: _draw_call(view, console, prices, full=full), json=json)
 
 
-def _draw_call(view: CallView, console: Console, *, full: bool) -> Iterator[RenderableType]:
+def _draw_call(
+    view: CallView, console: Console, prices: PriceTable, *, full: bool
+) -> Iterator[RenderableType]:
     point, plain = view.point, is_plain(console)
     share = point.tokens / point.allowed
     yield Text.assemble(
@@ -206,7 +207,7 @@ def _draw_call(view: CallView, console: Console, *, full: bool) -> Iterator[Rend
         )
         cached = point.reported_cached or 0
         yield Text(text.format(counted=point.reported_input, cached=cached, off=off), "dim")
-    if line := _price_line(point):
+    if line := _price_line(point, prices):
         yield Text(line, "dim", overflow="fold")
     if point.cache_missed:
         text = label(

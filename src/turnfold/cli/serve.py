@@ -24,6 +24,7 @@ from turnfold.cli.typer_commands.options import (
     ListenHost,
     ListenPort,
     NoSecretOption,
+    PricesOption,
     QuotaBytesOption,
     QuotaOption,
     RateOption,
@@ -33,6 +34,7 @@ from turnfold.cli.typer_commands.options import (
     TenantOption,
     TimeZoneOption,
     TokensFileOption,
+    chosen_prices,
     chosen_redactor,
 )
 from turnfold.errors import InvalidOption
@@ -84,6 +86,7 @@ def serve(
     budget: _Tokens = None,
     time_zone: TimeZoneOption = "UTC",
     semantic: SemanticOption = False,
+    prices: PricesOption = None,
     redact: RedactOption = False,
     max_body: _Body = 8 * 1024 * 1024,
     max_connections: ConnectionsOption = 1_000,
@@ -121,6 +124,7 @@ def serve(
             budget=Budget(max_tokens=budget) if budget is not None else None,
             time_zone=time_zone,
             semantic=semantic,
+            prices=chosen_prices(prices),
             redact=chosen_redactor(wanted=redact),
             encryption_key=encryption_keys(),
             drain=drain,
@@ -242,6 +246,7 @@ def ui(
     store: StoreOption = None,
     tenant: TenantOption = "default",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.")] = 8788,
+    prices: PricesOption = None,
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Only print the address.")
     ] = False,
@@ -279,6 +284,7 @@ def ui(
             tenant=tenant,
             fold="manual",
             time_zone=time_zone(),
+            prices=chosen_prices(prices),
             encryption_key=encryption_keys(),
             drain=1.0,
         )
