@@ -293,12 +293,8 @@ _SENTENCES: Final = (
         "计数方式 {counter}：文本编码 + 消息外框 + 图像",
     ),
     (
-        (
-            "fidelity: share of the names, numbers and dates that the summary has, of what its fold read: the entries "
-            "that are new in it and the summary before it; "
-            "trust: the least trusted author among them"
-        ),
-        "保真度：折叠所读的内容（新折叠的记录和上一份摘要）中的名称、数字和日期，摘要里还有多少；来源：这些记录中最不可信的作者",
+        "trust: the least trusted author of what was folded",
+        "来源：被折叠内容中最不可信的作者",
     ),
     (
         (
