@@ -353,8 +353,8 @@ _SENTENCES: Final = (
         "将会导入",
     ),
     (
-        "tokens are counted with {counter}; another store may count otherwise, --model counts for a model",
-        "token 按 {counter} 计数，可能与别的存储不同；--model 按指明的模型计数",
+        "tokens are counted with {counter}; --model NAME counts as your model does",
+        "token 按 {counter} 计数；--model NAME 按你的模型计数",
     ),
     (
         "{faults:,} faults by the rules of its provider; `turnfold lint {file}` lists them",
