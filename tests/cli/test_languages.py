@@ -204,6 +204,53 @@ def test_an_error_is_a_chinese_sentence_or_names_its_kind_in_chinese(
     assert {*ERRORS} <= set(errors.__all__)
 
 
+NARROW = re.compile(r"[\u4e00-\u9fff）][;:,] |[\u4e00-\u9fff] \(\S*[\u4e00-\u9fff]")
+"""Punctuation of English after a Chinese word."""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("explain", LONG),
+        ("explain", LONG, "@prev"),
+        ("diff", LONG),
+        ("eval",),
+        ("eval", LONG),
+        ("doctor",),
+        ("context", LONG),
+        ("checkpoints", LONG),
+        ("db", "status"),
+        ("replay", LONG, "--model", "gpt-4o"),
+    ],
+    ids=" ".join,
+)
+def test_labels_in_chinese_have_chinese_punctuation(tmp_path: Path, words: tuple[str, ...]) -> None:
+    said = run(*words, "--store", seed(tmp_path), language="zh")
+    own = "\n".join(line for line in said.splitlines() if not STORED.search(line))
+    assert not NARROW.search(own), NARROW.findall(own)
+
+
+STORED = re.compile(r"合同号|冷库|搬仓库|下雨|细节")
+"""Words of the stored conversation."""
+
+
+def test_the_first_call_is_not_compared_with_one_before_it(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'one.db'}"
+    with Memory(store, model="gpt-4o") as memory:
+        session = memory.session("one")
+        for text in ("hello", "and again"):
+            session.user(text)
+            session.context()
+            shown = run("context", "one", "--store", store, language="en")
+            assert ("of the one before" in shown) == (text == "and again")
+
+
+def test_every_column_of_an_evaluation_is_explained(tmp_path: Path) -> None:
+    shown = run("eval", "--store", str(tmp_path / "none.db"), language="en")
+    for column in ("rules", "stale", "atoms", "evidence", "R@5, P@5", "prefix", "used", "per call"):
+        assert f"{column}: " in shown, column
+
+
 def test_errors_of_an_import_are_one_sentence_in_one_language(tmp_path: Path) -> None:
     store, file = str(tmp_path / "a.db"), tmp_path / "one.json"
     for text in ("4,200 yuan", "5,000 yuan"):

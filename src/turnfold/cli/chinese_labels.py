@@ -21,11 +21,13 @@ __all__ = (
     "colon",
     "counted",
     "entries_and_turns",
+    "in_brackets",
     "is_chinese",
     "known_label",
     "label",
     "problem_label",
     "reason_label",
+    "semicolon",
     "translated",
     "with_singulars",
 )
@@ -299,10 +301,16 @@ _SENTENCES: Final = (
     (
         (
             "stale: replaced rules that calls still send without what replaced them, lower is better; "
-            "atoms: names, numbers and dates of folded entries that calls still send; R@5, P@5: share of the evidence "
-            "among the first five recalled entries, and of them that are evidence"
+            "atoms: names, numbers and dates of folded entries that calls still send; evidence: of the messages that a "
+            "question needs, the share that is whole in its context; R@5, P@5: share of the evidence "
+            "among the first five recalled entries, and of them that are evidence; prefix: share of the last request "
+            "that the next one begins with; used: tokens sent as a share of the budget"
         ),
-        "过时：已被取代、调用却仍在发送而不带新说法的规则，越低越好；要素：调用仍会发送的、被折叠记录里的名称、数字和日期；R@5：前五条召回记录包含了多少依据；P@5：其中多少是依据",
+        (
+            "过时：已被取代、调用却仍在发送而不带新说法的规则，越低越好；要素：调用仍会发送的、被折叠记录里的名称、数字和日期；"
+            "依据：回答问题所需的消息在其上下文里完整的占多少；R@5：前五条召回记录包含了多少依据；P@5：其中多少是依据；"
+            "前缀：上次请求有多少是下次的开头；已用：发送的 token 占预算多少"
+        ),
     ),
     (
         (
@@ -480,6 +488,16 @@ def entries_and_turns(entries: int, turns: int) -> str:
 def colon() -> str:
     """Return the colon before a value: of full width in Chinese."""
     return "：" if is_chinese() else ": "
+
+
+def semicolon() -> str:
+    """Return the semicolon between two remarks: of full width in Chinese."""
+    return "；" if is_chinese() else "; "
+
+
+def in_brackets(*words: str) -> str:
+    """Return words in brackets behind another word: of full width in Chinese."""
+    return f"（{'，'.join(words)}）" if is_chinese() else f" ({', '.join(words)})"
 
 
 def is_chinese() -> bool:

@@ -11,9 +11,11 @@ from rich.text import Text
 from turnfold.cli.chinese_labels import (
     colon,
     counted,
+    in_brackets,
     known_label,
     label,
     reason_label,
+    semicolon,
     with_singulars,
 )
 from turnfold.cli.context import (
@@ -122,7 +124,7 @@ def _price_line(point: CallPoint, prices: PriceTable) -> str:
     )
     if not cost.estimated:
         return text
-    return f"≈ {text}; {label('estimated, without the output: no usage was recorded')}"
+    return f"≈ {text}{semicolon()}{label('estimated, without the output: no usage was recorded')}"
 
 
 def compare_calls(
@@ -293,9 +295,9 @@ def _draw_diff(found: CallDiff, console: Console) -> Iterator[RenderableType]:
         where = first.after or first.before
         place = label("message {index}, character {character}")
         yield Text.assemble(
-            (f"{label('first difference')}: ", "bold"),
+            (f"{label('first difference')}{colon()}", "bold"),
             place.format(index=first.index, character=first.character),
-            f" ({known_label(where.label)}, {known_label(where.section)})" if where else "",
+            in_brackets(known_label(where.label), known_label(where.section)) if where else "",
             overflow="fold",
         )
         for side, text, style in (

@@ -209,11 +209,11 @@ def _ranges(context: Context) -> list[_Range]:
 
 
 FIDELITY_MEANING: Final[Mapping[str, str]] = {
-    "en": "Fidelity counts facts: of the names, numbers, dates, ids, paths, rules and decisions in the text named, the "
-    "share that the summary states. What a fold reads is the newly folded messages and the summary before them. Each "
+    "en": "Fidelity is the share of facts that the summary states: of the names, numbers, dates, ids, paths, rules and "
+    "decisions in the text named. What a fold reads is the newly folded messages and the summary before them. Each "
     "fact counts once; reasons and the course of the talk are not counted, so a high figure does not mean that nothing "
     "is missing. The log keeps everything, and recall finds it.",
-    "zh": "保真度数的是硬事实：所指内容里的名称、数字、日期、编号、路径、规则和决定，摘要写到了其中多少。"
+    "zh": "保真度是摘要写到的硬事实的比例：所指内容里的名称、数字、日期、编号、路径、规则和决定，写到了多少。"
     "一次折叠读到的是新折叠的消息和上一份摘要。每个事实只计一次；缘由和对话的来龙去脉不计在内，"
     "所以数值高不等于没有遗漏。记录保留全部内容，可以召回。",
 }
