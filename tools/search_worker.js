@@ -124,8 +124,8 @@ function readQuery(index, input) {
 
 /** What a generated section counts: little, unless the query is its name as programs write it. */
 function weightOfName(item, name) {
-  if (!item.location.startsWith("reference/") || !/[_.A-Z]/.test(name)) return 0.25;
-  return item.title === name ? 20 : item.title.endsWith(`.${name}`) ? 4 : 0.25;
+  if (!item.location.startsWith("reference/") || !/[_.A-Z]/.test(name)) return 0.1;
+  return item.title === name ? 20 : item.title.endsWith(`.${name}`) ? 4 : 0.1;
 }
 
 /** Whether a query says all of a phrase, or is the beginning of one. */

@@ -40,6 +40,7 @@ from turnfold.cli.typer_commands.options import (
 from turnfold.errors import InvalidOption
 
 if TYPE_CHECKING:
+    from turnfold.budget import Budget
     from turnfold.service import ExtraRoutes, LocalAccess, ServiceState
 
 __all__ = (
@@ -101,7 +102,6 @@ def serve(
     verbose: _Verbose = False,
 ) -> None:
     """Serve conversations over HTTP; OpenAPI at /v1/openapi.json. SIGTERM ends it; a second SIGTERM stops at once."""
-    from turnfold.budget import Budget
     from turnfold.cli.store_and_session_lookup import address_of, default_store, encryption_keys
     from turnfold.service import Limits, LocalAccess, ServiceOptions, inspector_beside, run
 
@@ -121,7 +121,7 @@ def serve(
             allow_origins=tuple(allow_origin or ()),
             limits=replace(limits, quota=quota, stored=quota_bytes, answer_hours=answer_hours),
             model=model,
-            budget=Budget(max_tokens=budget) if budget is not None else None,
+            budget=_budget(budget),
             time_zone=time_zone,
             semantic=semantic,
             prices=chosen_prices(prices),
@@ -132,6 +132,12 @@ def serve(
         beside=(inspector_beside, *_mcp_beside(wanted=mcp)),
         on_listening=local and partial(_show_access, local),
     )
+
+
+def _budget(tokens: int | None) -> Budget | None:
+    from turnfold.budget import Budget
+
+    return Budget(max_tokens=tokens) if tokens is not None else None
 
 
 def _begin_logs(audit_log: Path | None, *, verbose: bool) -> None:
