@@ -245,6 +245,15 @@ def test_the_first_call_is_not_compared_with_one_before_it(tmp_path: Path) -> No
             assert ("of the one before" in shown) == (text == "and again")
 
 
+def test_a_server_that_cannot_be_reached_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most often the address is wrong or the server does not run: waiting does not help."""
+    failure = Failure(message="Connection error.", code="connection")
+    message = str(error_of(failure, model="qwen3", attempts=3))
+    assert "Check the base URL and that the server runs" in message
+    monkeypatch.setenv("TURNFOLD_LANG", "zh")
+    assert "请检查 base URL" in translated(message)
+
+
 def test_every_column_of_an_evaluation_is_explained(tmp_path: Path) -> None:
     shown = run("eval", "--store", str(tmp_path / "none.db"), language="en")
     for column in ("rules", "stale", "atoms", "evidence", "R@5, P@5", "prefix", "used", "per call"):

@@ -34,6 +34,9 @@ _MODELS: Final[Mapping[str, str]] = {
     "{model} refused the prompt as too long ({details}). Send a smaller context": (
         "{model} 拒绝了提示词，因为太长（{details}）。请发送较小的上下文"
     ),
+    "{model} gave no answer {reason} ({details}). Check the base URL and that the server runs, or try again later": (
+        "{model} 没有回答，{reason}（{details}）。请检查 base URL 和服务器是否在运行，或稍后再试"
+    ),
     "{model} gave no answer {reason} ({details}). Try again later": (
         "{model} 没有回答，{reason}（{details}）。请稍后再试"
     ),
