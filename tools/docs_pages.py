@@ -20,6 +20,7 @@ __all__ = (
     "ROOT",
     "Fence",
     "Link",
+    "address",
     "code_words",
     "fences",
     "first_sentence",
@@ -71,6 +72,13 @@ def pages(language: str, *, docs: Path = DOCS) -> dict[str, Path]:
     if language == "en" and docs == DOCS:
         found |= KEPT_ELSEWHERE
     return dict(sorted(found.items()))
+
+
+def address(name: str) -> str:
+    """The address of a page on the site: "" for the first one."""
+    path = PurePosixPath(name)
+    folder = path.parent if path.name == "index.md" else path.with_suffix("")
+    return "" if folder == PurePosixPath() else f"{folder}/"
 
 
 def fences(document: str) -> list[Fence]:

@@ -22,6 +22,7 @@ from tools.docs_pages import (
     DOCS,
     LANGUAGES,
     ROOT,
+    address,
     first_sentence,
     join_lines,
     pages,
@@ -31,10 +32,11 @@ from tools.docs_pages import (
 )
 from tools.docs_reference import FOLDERS, reference_page
 
-__all__ = ("config_for", "gather", "llms_text", "main", "navigation")
+__all__ = ("SEARCH_WORKER", "config_for", "gather", "llms_text", "main", "navigation", "with_words")
 
 STAGE = ROOT / "build" / "docs"
 SITE = ROOT / "build" / "site"
+SEARCH_WORKER = Path(__file__).with_name("search_worker.js")
 GENERATED_NOTE = {
     "en": "Written from the source by `tools/docs_reference.py`.",
     "zh": "由 `tools/docs_reference.py` 从源码生成；说明文字是源码里的英文。",
@@ -159,9 +161,10 @@ def _place(language: str) -> Path:
 def llms_text(base: dict[str, Any], texts: dict[str, str]) -> str:
     """What the site holds, for a reader that is a program: one line a page."""
     lines = [f"# {base['site_name']}", "", f"> {first_sentence(texts['index.md'])}", ""]
-    for name in _flat(_with_generated(base["nav"])):
-        address = name.removesuffix("index.md").removesuffix(".md")
-        lines.append(f"- [{title(texts[name])}]({address or './'}): {first_sentence(texts[name])}")
+    lines += [
+        f"- [{title(texts[name])}]({address(name) or './'}): {first_sentence(texts[name])}"
+        for name in _flat(_with_generated(base["nav"]))
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -180,15 +183,27 @@ def _write_llms(language: str, base: dict[str, Any], texts: dict[str, str]) -> N
     (place / "llms-full.txt").write_text("\n\n---\n\n".join(whole) + "\n", encoding="utf-8")
 
 
-def _finish_search(language: str) -> None:
-    """Let the local search divide Chinese text into words on both sites, and see that it can find what people look for.
+def with_words(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The items of a search index, with what people type for a page beside its first item."""
+    table = yaml.safe_load((DOCS / "search_words.yml").read_text(encoding="utf-8"))
+    phrases = {
+        f"{page}/": "; ".join(phrase for line in lines for phrase in line.split(", "))
+        for page, lines in table.items()
+    }
+    return [
+        item | {"words": phrases[item["location"]]} if item["location"] in phrases else item
+        for item in items
+    ]
 
-    Zensical's search does so where zh is among the languages of its index, and names only the language of the theme.
-    """
+
+def _finish_search(language: str) -> None:
+    """Put our own worker in the place of Zensical's, and see that its index holds what people look for."""
     path = _place(language) / "search.json"
     index = json.loads(path.read_text(encoding="utf-8"))
-    index["config"]["lang"] = [language, *(one for one in LANGUAGES if one != language)]
+    index["items"] = with_words(index["items"])
     path.write_text(json.dumps(index, ensure_ascii=False), encoding="utf-8")
+    [worker] = (_place(language) / "assets/javascripts/workers").glob("search.*.js")
+    shutil.copyfile(SEARCH_WORKER, worker)
     text = "\n".join(f"{item['title']} {item['text']}" for item in index["items"])
     if missing := [word for word in SEARCHED_FOR[language] if word not in text]:
         sys.exit(f"the search index of {language} lacks {', '.join(missing)}")

@@ -6,6 +6,7 @@ The system message is the first entry, so a message's place in the sample is one
 from __future__ import annotations
 
 import itertools
+import re
 import tempfile
 from collections.abc import Generator
 from functools import cache
@@ -14,11 +15,13 @@ from typing import cast
 
 import pytest
 
+from tests.house.source_tree import ROOT
 from turnfold import Budget, Memory
 from turnfold.cli.demo import replay as replay_module
 from turnfold.cli.demo.replay import CONVERSATION, Step, load_sample, replay
+from turnfold.cli.replay import history_of, replay_history
 from turnfold.errors import BudgetTooSmall, InvalidOption
-from turnfold.tokens import counter_for
+from turnfold.tokens import counter_for, shipped_prices
 from turnfold.window import Anchor, Context, Outcome, Rule, Section, Violation
 
 COUNTER = counter_for("gpt-4o")
@@ -179,3 +182,37 @@ def test_what_check_finds_is_in_the_step(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_budget_below_the_tools_is_refused_with_the_arithmetic() -> None:
     with pytest.raises(BudgetTooSmall, match=r"tools: \d+"):
         next(replay(SAMPLE, Budget(max_tokens=500), COUNTER))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_figures_to_start_with_are_those_of_the_command(tmp_path: Path, language: str) -> None:
+    """The page on budgets shows what `turnfold replay` prints for the conversation of the demo."""
+    page = (ROOT / "docs" / language / "recipes" / "budget.md").read_text(encoding="utf-8")
+    shown = re.findall(
+        r"^\| ([\d,]+)[^|]*\| ([\d.]+) USD \| (\d+) % \| ([\d,]+) \| (\d+) \|$", page, re.MULTILINE
+    )
+    assert len(shown) == 5
+    store = f"sqlite:///{tmp_path / 'demo.db'}"
+    for _ in replay(SAMPLE, Budget(max_tokens=6_000), COUNTER, keep=tmp_path / "demo.db"):
+        pass
+    found = replay_history(
+        history_of(CONVERSATION, store, "default", session="", format_name="auto"),
+        budgets=[int(row[0].replace(",", "")) for row in shown],
+        strategies=["fold"],
+        model="gpt-4o",
+        prices=shipped_prices(),
+        tools=None,
+    )
+    counted = [
+        (
+            f"{row.budget:,}",
+            f"{row.cost.total:.2f}",
+            f"{row.cost.cached_share:.0%}".removesuffix("%"),
+            f"{row.tokens_sent:,}",
+            f"{row.folds}",
+        )
+        for row in found.rows
+        if row.cost
+    ]
+    assert counted == shown

@@ -1,17 +1,13 @@
-// Asks the search of a built site, as a page does: its own worker, its own index. Prints the places found, as JSON.
-// Arguments: the folder of the site, the languages of the index ("" leaves them), and the questions.
+// Asks a search worker of the site, as a page does. Prints the places found, in their order, as JSON.
+// Arguments: the worker, the index, and a file with the questions as a list.
 const fs = require("fs");
-const path = require("path");
 
-const [site, languages, ...questions] = process.argv.slice(2);
-const folder = path.join(site, "assets", "javascripts", "workers");
-const worker = fs.readdirSync(folder).find((name) => name.startsWith("search."));
-const index = JSON.parse(fs.readFileSync(path.join(site, "search.json"), "utf8"));
-if (languages) index.config.lang = languages.split(",");
+const [worker, indexFile, questions] = process.argv.slice(2);
+const index = JSON.parse(fs.readFileSync(indexFile, "utf8"));
 
 let answered;
 globalThis.self = { postMessage: (message) => answered(message) };
-eval(fs.readFileSync(path.join(folder, worker), "utf8"));
+eval(fs.readFileSync(worker, "utf8"));
 const ask = (message) =>
   new Promise((resolve) => {
     answered = resolve;
@@ -22,9 +18,11 @@ const ask = (message) =>
   const ready = await ask({ type: 0, data: index });
   if (ready.type !== 1) throw new Error("the index was not taken");
   const found = {};
-  for (const question of questions) {
+  for (const question of JSON.parse(fs.readFileSync(questions, "utf8"))) {
     const answer = await ask({ type: 2, data: { input: question } });
-    found[question] = answer.data.items.map((item) => index.items[item.id].location);
+    if (answer.type !== 3) throw new Error(`no answer to ${question}`);
+    found[question] = answer.data;
+    for (const item of answer.data.items) Object.assign(item, { location: index.items[item.id].location });
   }
   process.stdout.write(JSON.stringify(found));
 })();

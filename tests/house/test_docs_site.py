@@ -180,6 +180,7 @@ def test_the_site_is_put_together(language: str) -> None:
     assert base["theme"].get("language") is None  # the shared settings are not changed on the way
     lines = llms_text(base, texts).splitlines()
     assert len([line for line in lines if line.startswith("- [")]) == len(texts)
+    assert [line for line in lines if "(integrations/llama-index/)" in line]
     assert lines[2] == f"> {first_sentence(texts['index.md'])}"
 
 

@@ -32,7 +32,7 @@ from turnfold.service.inspector.labels import PageLabels
 from turnfold.service.inspector.page import as_command
 from turnfold.service.inspector.routes import ASSETS, HEADERS
 from turnfold.stores import Scope
-from turnfold.tokens import shipped_prices
+from turnfold.tokens import load_prices, shipped_prices
 from turnfold.wire import anthropic, openai_chat
 
 
@@ -560,6 +560,30 @@ def test_the_prices_of_the_models_called_are_chosen(tmp_path: Path, language: st
     done = CliRunner().invoke(app, command, env={"COLUMNS": "400", "TURNFOLD_LANG": language})
     assert f"{costs[1]:,.4f} USD" in done.output, done.output
     assert "claude-sonnet-4-5" in done.output
+
+
+def test_a_price_table_of_your_own_prices_the_calls(tmp_path: Path) -> None:
+    """The option `--prices` of `ui`, `serve` and `explain` takes the place of the list that comes with turnfold."""
+    file = tmp_path / "yuan.json"
+    file.write_text(
+        '{"currency": "CNY", "date": "2026-11-19", "models": {"ours-1": {"input": 4, "output": 8}},'
+        ' "caches": {"none": {}}}'
+    )
+    store = store_at(tmp_path)
+    with Memory(store, model="gpt-4o") as memory:
+        session = memory.session("talk")
+        session.user("hello")
+        session.context()
+        usage = {"input_tokens": 2_000, "output_tokens": 500}
+        session.record_usage({"usage": usage, "model": "ours-1"})
+    options = ServiceOptions(store=store, prices=load_prices(file))
+    with inspected(options) as service, service.client() as client:
+        found = page(client, address("sessions", "talk", "costs"))
+        assert rows(found.one("table", class_="days"))[0][5] == "0.0120"
+        assert "CNY" in found.one("form", class_="search").text
+    command = ["explain", "talk", "--store", store, "--prices", str(file)]
+    done = CliRunner().invoke(app, command, env={"COLUMNS": "400", "TURNFOLD_LANG": "en"})
+    assert "0.0120 CNY for ours-1, list prices of 2026-11-19" in done.output, done.output
 
 
 def test_health_tells_the_backend_and_the_figures(client: httpx2.Client, session: Session) -> None:

@@ -102,6 +102,23 @@ def test_it_makes_no_store(tmp_path: Path) -> None:
     assert not (tmp_path / "none.db").exists()
 
 
+@pytest.mark.parametrize("command", ["ui", "serve", "explain", "replay", "eval"])
+def test_a_price_table_that_cannot_be_read_is_refused_at_once(
+    store: str, tmp_path: Path, command: str
+) -> None:
+    talk = ["talk"] if command in ("explain", "replay", "eval") else ["--port", "0"]
+    missing = str(tmp_path / "none.json")
+    done = subprocess.run(
+        [sys.executable, "-m", "turnfold", command, *talk, "--store", store, "--prices", missing],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "TURNFOLD_LANG": "en"},
+    )
+    assert done.returncode == 2, done.stderr
+    assert "cannot read the price file" in done.stderr
+
+
 def test_serve_has_the_inspector_beside_its_api(store: str) -> None:
     with (
         ServiceProcess("--store", store) as service,

@@ -21,11 +21,13 @@ __all__ = (
     "colon",
     "counted",
     "entries_and_turns",
+    "in_brackets",
     "is_chinese",
     "known_label",
     "label",
     "problem_label",
     "reason_label",
+    "semicolon",
     "translated",
     "with_singulars",
 )
@@ -293,20 +295,22 @@ _SENTENCES: Final = (
         "计数方式 {counter}：文本编码 + 消息外框 + 图像",
     ),
     (
-        (
-            "fidelity: share of the names, numbers and dates that the summary has, of what its fold read: the entries "
-            "that are new in it and the summary before it; "
-            "trust: the least trusted author among them"
-        ),
-        "保真度：折叠所读的内容（新折叠的记录和上一份摘要）中的名称、数字和日期，摘要里还有多少；来源：这些记录中最不可信的作者",
+        "trust: the least trusted author of what was folded",
+        "来源：被折叠内容中最不可信的作者",
     ),
     (
         (
             "stale: replaced rules that calls still send without what replaced them, lower is better; "
-            "atoms: names, numbers and dates of folded entries that calls still send; R@5, P@5: share of the evidence "
-            "among the first five recalled entries, and of them that are evidence"
+            "atoms: names, numbers and dates of folded entries that calls still send; evidence: of the messages that a "
+            "question needs, the share that is whole in its context; R@5, P@5: share of the evidence "
+            "among the first five recalled entries, and of them that are evidence; prefix: share of the last request "
+            "that the next one begins with; used: tokens sent as a share of the budget"
         ),
-        "过时：已被取代、调用却仍在发送而不带新说法的规则，越低越好；要素：调用仍会发送的、被折叠记录里的名称、数字和日期；R@5：前五条召回记录包含了多少依据；P@5：其中多少是依据",
+        (
+            "过时：已被取代、调用却仍在发送而不带新说法的规则，越低越好；要素：调用仍会发送的、被折叠记录里的名称、数字和日期；"
+            "依据：回答问题所需的消息在其上下文里完整的占多少；R@5：前五条召回记录包含了多少依据；P@5：其中多少是依据；"
+            "前缀：上次请求有多少是下次的开头；已用：发送的 token 占预算多少"
+        ),
     ),
     (
         (
@@ -357,8 +361,8 @@ _SENTENCES: Final = (
         "将会导入",
     ),
     (
-        "tokens are counted with {counter}; another store may count otherwise, --model counts for a model",
-        "token 按 {counter} 计数，可能与别的存储不同；--model 按指明的模型计数",
+        "tokens are counted with {counter}; --model NAME counts as your model does",
+        "token 按 {counter} 计数；--model NAME 按你的模型计数",
     ),
     (
         "{faults:,} faults by the rules of its provider; `turnfold lint {file}` lists them",
@@ -484,6 +488,16 @@ def entries_and_turns(entries: int, turns: int) -> str:
 def colon() -> str:
     """Return the colon before a value: of full width in Chinese."""
     return "：" if is_chinese() else ": "
+
+
+def semicolon() -> str:
+    """Return the semicolon between two remarks: of full width in Chinese."""
+    return "；" if is_chinese() else "; "
+
+
+def in_brackets(*words: str) -> str:
+    """Return words in brackets behind another word: of full width in Chinese."""
+    return f"（{'，'.join(words)}）" if is_chinese() else f" ({', '.join(words)})"
 
 
 def is_chinese() -> bool:

@@ -34,6 +34,9 @@ _MODELS: Final[Mapping[str, str]] = {
     "{model} refused the prompt as too long ({details}). Send a smaller context": (
         "{model} 拒绝了提示词，因为太长（{details}）。请发送较小的上下文"
     ),
+    "{model} gave no answer {reason} ({details}). Check the base URL and that the server runs, or try again later": (
+        "{model} 没有回答，{reason}（{details}）。请检查 base URL 和服务器是否在运行，或稍后再试"
+    ),
     "{model} gave no answer {reason} ({details}). Try again later": (
         "{model} 没有回答，{reason}（{details}）。请稍后再试"
     ),
@@ -270,9 +273,11 @@ _FILES: Final[Mapping[str, str]] = {
         "可用的是 SQLiteSession（OpenAI Agents）和 SQLChatMessageHistory（LangChain）的文件"
     ),
     "{path} cannot be read as SQLite: {error}": "无法把 {path} 作为 SQLite 读取：{error}",
-    "conversation {name} is already in the store and differs from entry {entry} on; nothing was imported. Import it "
-    "under another name, or delete the stored conversation": (
-        "会话 {name} 已在存储中，从第 {entry} 条记录起不同；没有导入任何内容。请用别的名称导入，或删除已存的会话"
+    "conversation {name} is already in the store and differs from entry {entry} on; nothing was imported. Delete "
+    "the stored conversation, or import the file into another store, or under another id: --session ID if it has one "
+    "conversation": (
+        "会话 {name} 已在存储中，从第 {entry} 条记录起不同；没有导入任何内容。请删除已存的会话，"
+        "或把文件导入另一个存储，或用别的 id 导入：文件只有一个会话时用 --session ID"
     ),
     "an export of turnfold is checked as a whole before anything is written, so it has no dry run: leave out "
     "--dry-run": "turnfold 的导出文件在写入之前会整体检查，因此没有试运行：请去掉 --dry-run",

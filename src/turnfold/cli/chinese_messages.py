@@ -171,6 +171,7 @@ PROBLEMS: Final[Mapping[str, str]] = {
     "line {line}: {problem}": "第 {line} 行：{problem}",
     "message {key}: {problem}": "消息 {key}：{problem}",
     "row {number} of {table}: {problem}": "{table} 第 {number} 行：{problem}",
+    "it has neither messages nor conversations": "里面既没有消息，也没有会话",
     "not JSON: {error}": "不是 JSON：{error}",
     "role: unknown role {role}. Use one of {known}": "role：没有角色 {role}，可以是：{known}",
     'role: the message has no role. Add "role"': "role：消息没有角色，请加上 role",

@@ -10,10 +10,12 @@ from rich.text import Text
 from turnfold.cli.chinese_labels import (
     colon,
     counted,
+    in_brackets,
     is_chinese,
     known_label,
     label,
     reason_label,
+    semicolon,
     with_singulars,
 )
 from turnfold.cli.demo.charts import Bar, BarPart, Legend
@@ -221,7 +223,7 @@ def left_out_line(left: LeftOut) -> str:
     line = f"{counted(left.rules, 'rules')} · {label('no room')}"
     shown = [f"[{rule.seq or label('by hand')}] {_clipped(rule.text)}" for rule in left.named]
     more = ["…"] if left.rules > len(shown) else []
-    stop = "；" if is_chinese() else "; "
+    stop = semicolon()
     return f"{line}{colon()}{stop.join((*shown, *more))}" if shown else line
 
 
@@ -250,8 +252,8 @@ def _used(view: ContextView, width: int, *, plain: bool) -> Text:
 
 def _facts(view: ContextView) -> Iterator[Text]:
     cache = view.cache
-    stop = "；" if is_chinese() else "; "
-    if view.calls:
+    stop = semicolon()
+    if view.calls and view.calls[-1].number > 1:
         text = label(
             "the last call repeats {share:.0%} of the one before ({tokens:,} tokens); window unmoved for {calls} calls"
         )
@@ -271,7 +273,7 @@ def _facts(view: ContextView) -> Iterator[Text]:
         ranges = (one.reason for one in view.left_out if one.entries)
         reasons = stop.join(dict.fromkeys(map(reason_label, ranges)))
         if reasons:
-            text = f"{text}（{reasons}）" if is_chinese() else f"{text} ({reasons})"
+            text = f"{text}{in_brackets(reasons)}"
         yield _fact("left out", text)
     yield from (_fact("left out", left_out_line(one)) for one in view.left_out if not one.entries)
 

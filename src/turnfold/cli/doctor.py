@@ -23,7 +23,7 @@ from rich.cells import set_cell_size
 from rich.text import Text
 
 import turnfold
-from turnfold.cli.chinese_labels import label, translated, with_singulars
+from turnfold.cli.chinese_labels import colon, label, translated, with_singulars
 from turnfold.cli.store_and_session_lookup import address_of, encryption_keys, file_of
 from turnfold.cli.tables_and_progress_bars import as_json, make_console, printable
 from turnfold.errors import InvalidRecord, StoreError, TurnfoldError, WrongKey
@@ -393,7 +393,9 @@ def show_findings(found: Sequence[CheckResult], *, json: bool) -> bool:
             detail = detail.replace(word, label(word))
         console.print(
             Text.assemble(
-                (set_cell_size(label(mark), 4), style), f"  {name}: {detail}", overflow="fold"
+                (set_cell_size(label(mark), 4), style),
+                f"  {name}{colon()}{detail}",
+                overflow="fold",
             )
         )
         if one.remedy:

@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from turnfold.cli.chinese_labels import colon, label, with_singulars
+from turnfold.cli.chinese_labels import colon, label, semicolon, with_singulars
 from turnfold.cli.context import height_of
 from turnfold.cli.replay import has_price, read_file, require_messages
 from turnfold.cli.store_and_session_lookup import (
@@ -39,7 +39,7 @@ from turnfold.evaluation import (
     read_set,
     sample_set,
 )
-from turnfold.tokens import load_prices, shipped_prices
+from turnfold.tokens import PriceTable
 
 __all__ = (
     "conversations_of",
@@ -135,11 +135,10 @@ def evaluate_conversations(
     budgets: Sequence[int],
     peers: Sequence[str],
     model: str,
-    prices: Path | None,
+    prices: PriceTable,
 ) -> Evaluation:
     """Evaluate turnfold, the baselines and the named peers, with a progress bar."""
     names = [name.strip() for text in peers for name in text.split(",")]
-    table = load_prices(prices) if prices is not None else shipped_prices()
     factories = find_peers(dict.fromkeys((*_BASELINES, *names)))
     with progressing("evaluating") as reporter:
         return evaluate(
@@ -147,7 +146,7 @@ def evaluate_conversations(
             budgets=budgets,
             peers=factories,
             model=model,
-            prices=table if has_price(model, table) else None,
+            prices=prices if has_price(model, prices) else None,
             on_progress=reporter.report,
         )
 
@@ -179,8 +178,10 @@ def _draw(found: Evaluation, console: Console) -> Iterator[RenderableType]:
     yield Text(_notes(found), "dim", overflow="fold")
     about = label(
         "stale: replaced rules that calls still send without what replaced them, lower is better; "
-        "atoms: names, numbers and dates of folded entries that calls still send; R@5, P@5: share of the evidence "
-        "among the first five recalled entries, and of them that are evidence"
+        "atoms: names, numbers and dates of folded entries that calls still send; evidence: of the messages that a "
+        "question needs, the share that is whole in its context; R@5, P@5: share of the evidence "
+        "among the first five recalled entries, and of them that are evidence; prefix: share of the last request "
+        "that the next one begins with; used: tokens sent as a share of the budget"
     )
     yield Text(about, "dim", overflow="fold")
 
@@ -246,10 +247,12 @@ def _notes(found: Evaluation) -> str:
         }[found.rules_from]
     )
     if not found.questions:
-        text += "; " + label("no questions, so evidence is not measured")
+        text += semicolon() + label("no questions, so evidence is not measured")
     if found.prices:
         priced = label(
             "per call: {currency}, list prices of {date} for {model}, prompt cache included"
         )
-        text += "; " + priced.format(currency=found.currency, date=found.prices, model=found.model)
+        text += semicolon() + priced.format(
+            currency=found.currency, date=found.prices, model=found.model
+        )
     return text

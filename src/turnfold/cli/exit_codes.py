@@ -74,7 +74,7 @@ def code_of(error: TurnfoldError) -> ExitCode:
 
 
 def error_text(error: TurnfoldError) -> str:
-    """Return the message of an error; in a Chinese locale, its kind in Chinese and the message, translated if known."""
+    """Return the message of an error; in a Chinese locale its translation, or after its kind if it has none."""
     message = str(error)
     for call, command in _COMMANDS.items():
         message = message.replace(call, command)
@@ -82,15 +82,16 @@ def error_text(error: TurnfoldError) -> str:
         message = _PSEUDONYM.sub(lambda _: f"conversation {error.conversation!r}", message, count=1)
     if not is_chinese():
         return message
-    kind = next(ERRORS[each.__name__] for each in type(error).__mro__ if each.__name__ in ERRORS)
     told = translated(message)
-    if told == message:
-        match error:
-            case InvalidExport(line=int(line), problem=str(problem), remedy=str(remedy)):
-                ending = f"。{translated(remedy)}" if remedy else ""
-                told = f"第 {line:,} 行：{translated(problem)}{ending}"
-            case _:
-                pass
+    if told != message:
+        return told
+    kind = next(ERRORS[each.__name__] for each in type(error).__mro__ if each.__name__ in ERRORS)
+    match error:
+        case InvalidExport(line=int(line), problem=str(problem), remedy=str(remedy)):
+            ending = f"。{translated(remedy)}" if remedy else ""
+            told = f"第 {line:,} 行：{translated(problem)}{ending}"
+        case _:
+            pass
     return f"{kind}：{told}"
 
 

@@ -11,9 +11,11 @@ from rich.text import Text
 from turnfold.cli.chinese_labels import (
     colon,
     counted,
+    in_brackets,
     known_label,
     label,
     reason_label,
+    semicolon,
     with_singulars,
 )
 from turnfold.cli.context import (
@@ -52,7 +54,7 @@ from turnfold.inspect import (
 )
 from turnfold.records import Message
 from turnfold.runtime import drive
-from turnfold.tokens import shipped_prices
+from turnfold.tokens import PriceTable
 
 __all__ = (
     "CallList",
@@ -110,9 +112,8 @@ def _whole(message: Message) -> str:
     return "\n".join(text for text in (message.text, *calls) if text)
 
 
-def _price_line(point: CallPoint) -> str:
+def _price_line(point: CallPoint, prices: PriceTable) -> str:
     """Return a line with the cost of a call at list prices, or that its model has none; empty without a model."""
-    prices = shipped_prices()
     price = known_price(point.model, prices)
     if price is None:
         none = label("no price for {model} in the list prices of {date}")
@@ -123,7 +124,7 @@ def _price_line(point: CallPoint) -> str:
     )
     if not cost.estimated:
         return text
-    return f"≈ {text}; {label('estimated, without the output: no usage was recorded')}"
+    return f"≈ {text}{semicolon()}{label('estimated, without the output: no usage was recorded')}"
 
 
 def compare_calls(
@@ -172,12 +173,14 @@ def show_calls(found: CallList, *, json: bool) -> None:
         console.print(Text(text.format(shown=len(found.calls), total=found.total), "dim"))
 
 
-def show_call(view: CallView, *, json: bool, full: bool = False) -> None:
+def show_call(view: CallView, *, json: bool, prices: PriceTable, full: bool = False) -> None:
     """Print the messages of a call; with `full`, each message begins on a new line and is not shortened."""
-    print_result(view, lambda console: _draw_call(view, console, full=full), json=json)
+    print_result(view, lambda console: _draw_call(view, console, prices, full=full), json=json)
 
 
-def _draw_call(view: CallView, console: Console, *, full: bool) -> Iterator[RenderableType]:
+def _draw_call(
+    view: CallView, console: Console, prices: PriceTable, *, full: bool
+) -> Iterator[RenderableType]:
     point, plain = view.point, is_plain(console)
     share = point.tokens / point.allowed
     yield Text.assemble(
@@ -206,7 +209,7 @@ def _draw_call(view: CallView, console: Console, *, full: bool) -> Iterator[Rend
         )
         cached = point.reported_cached or 0
         yield Text(text.format(counted=point.reported_input, cached=cached, off=off), "dim")
-    if line := _price_line(point):
+    if line := _price_line(point, prices):
         yield Text(line, "dim", overflow="fold")
     if point.cache_missed:
         text = label(
@@ -292,9 +295,9 @@ def _draw_diff(found: CallDiff, console: Console) -> Iterator[RenderableType]:
         where = first.after or first.before
         place = label("message {index}, character {character}")
         yield Text.assemble(
-            (f"{label('first difference')}: ", "bold"),
+            (f"{label('first difference')}{colon()}", "bold"),
             place.format(index=first.index, character=first.character),
-            f" ({known_label(where.label)}, {known_label(where.section)})" if where else "",
+            in_brackets(known_label(where.label), known_label(where.section)) if where else "",
             overflow="fold",
         )
         for side, text, style in (

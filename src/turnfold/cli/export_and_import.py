@@ -356,9 +356,7 @@ def show_imported(done: Imported, file: Path, *, model: str, json: bool) -> None
         console.print(Text(f"  {text}", "yellow"))
     if done.entries:
         counter = counter_for(model) if model else cautious_counter()
-        text = label(
-            "tokens are counted with {counter}; another store may count otherwise, --model counts for a model"
-        )
+        text = label("tokens are counted with {counter}; --model NAME counts as your model does")
         console.print(Text(f"  {text.format(counter=counter.name)}", "dim"))
     if done.format != TURNFOLD and (faults := _count_faults(file)):
         text = with_singulars(

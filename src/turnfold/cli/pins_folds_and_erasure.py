@@ -9,11 +9,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from turnfold.cli.chinese_labels import known_label, label, with_singulars
+from turnfold.cli.chinese_labels import is_chinese, known_label, label, with_singulars
 from turnfold.cli.store_and_session_lookup import find_session, open_at, open_session
 from turnfold.cli.tables_and_progress_bars import as_json, make_console, printable
 from turnfold.errors import InvalidOption, InvalidRecord, NotFound
-from turnfold.inspect import fidelity_of_all
+from turnfold.inspect import FIDELITY_MEANING, fidelity_of_all
 from turnfold.memory import ErasureCheck, ErasureReceipt, Memory
 from turnfold.records import Checkpoint
 from turnfold.runtime import drive
@@ -354,12 +354,8 @@ def _print_checkpoint(console: Console, checkpoint: Checkpoint, total: float | N
 
 
 def _print_legend(console: Console) -> None:
-    text = label(
-        "fidelity: share of the names, numbers and dates that the summary has, of what its fold read: the entries that "
-        "are new in it and the summary before it; "
-        "trust: the least trusted author among them"
-    )
-    console.print(Text(text, "dim", overflow="fold"))
+    console.print(Text(FIDELITY_MEANING["zh" if is_chinese() else "en"], "dim", overflow="fold"))
+    console.print(Text(label("trust: the least trusted author of what was folded"), "dim"))
 
 
 def show_fold(made: MadeFold, *, json: bool) -> None:

@@ -45,8 +45,6 @@ from turnfold.tokens import (
     TokenCounter,
     cautious_counter,
     counter_for,
-    load_prices,
-    shipped_prices,
 )
 
 __all__ = (
@@ -228,15 +226,14 @@ def replay_history(
     budgets: Sequence[int],
     strategies: Sequence[str],
     model: str,
-    prices: Path | None,
+    prices: PriceTable,
     tools: Path | None,
 ) -> Replay:
     """Simulate every strategy with every budget, for `model`, else for the model and counter of the session."""
     schemas = _tools(tools)
     counter = None if model else history.counter
     model = model or history.model
-    table = load_prices(prices) if prices is not None else shipped_prices()
-    priced = has_price(model, table)
+    priced = has_price(model, prices)
     runs: list[Simulation] = []
     with progressing("replaying") as reporter:
         for budget in budgets:
@@ -264,8 +261,8 @@ def replay_history(
         turns=runs[0].turns,
         counter=runs[0].counter,
         model=model,
-        prices=table.date if priced else "",
-        rows=tuple(_row(run, table if priced else None, model) for run in runs),
+        prices=prices.date if priced else "",
+        rows=tuple(_row(run, prices if priced else None, model) for run in runs),
         whole=_whole_tokens(history, _counter(counter, model), schemas),
         made=history.made,
     )

@@ -24,6 +24,7 @@ from turnfold.cli.typer_commands.options import (
     ListenHost,
     ListenPort,
     NoSecretOption,
+    PricesOption,
     QuotaBytesOption,
     QuotaOption,
     RateOption,
@@ -33,11 +34,13 @@ from turnfold.cli.typer_commands.options import (
     TenantOption,
     TimeZoneOption,
     TokensFileOption,
+    chosen_prices,
     chosen_redactor,
 )
 from turnfold.errors import InvalidOption
 
 if TYPE_CHECKING:
+    from turnfold.budget import Budget
     from turnfold.service import ExtraRoutes, LocalAccess, ServiceState
 
 __all__ = (
@@ -84,6 +87,7 @@ def serve(
     budget: _Tokens = None,
     time_zone: TimeZoneOption = "UTC",
     semantic: SemanticOption = False,
+    prices: PricesOption = None,
     redact: RedactOption = False,
     max_body: _Body = 8 * 1024 * 1024,
     max_connections: ConnectionsOption = 1_000,
@@ -98,7 +102,6 @@ def serve(
     verbose: _Verbose = False,
 ) -> None:
     """Serve conversations over HTTP; OpenAPI at /v1/openapi.json. SIGTERM ends it; a second SIGTERM stops at once."""
-    from turnfold.budget import Budget
     from turnfold.cli.store_and_session_lookup import address_of, default_store, encryption_keys
     from turnfold.service import Limits, LocalAccess, ServiceOptions, inspector_beside, run
 
@@ -118,9 +121,10 @@ def serve(
             allow_origins=tuple(allow_origin or ()),
             limits=replace(limits, quota=quota, stored=quota_bytes, answer_hours=answer_hours),
             model=model,
-            budget=Budget(max_tokens=budget) if budget is not None else None,
+            budget=_budget(budget),
             time_zone=time_zone,
             semantic=semantic,
+            prices=chosen_prices(prices),
             redact=chosen_redactor(wanted=redact),
             encryption_key=encryption_keys(),
             drain=drain,
@@ -128,6 +132,12 @@ def serve(
         beside=(inspector_beside, *_mcp_beside(wanted=mcp)),
         on_listening=local and partial(_show_access, local),
     )
+
+
+def _budget(tokens: int | None) -> Budget | None:
+    from turnfold.budget import Budget
+
+    return Budget(max_tokens=tokens) if tokens is not None else None
 
 
 def _begin_logs(audit_log: Path | None, *, verbose: bool) -> None:
@@ -242,6 +252,7 @@ def ui(
     store: StoreOption = None,
     tenant: TenantOption = "default",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.")] = 8788,
+    prices: PricesOption = None,
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Only print the address.")
     ] = False,
@@ -279,6 +290,7 @@ def ui(
             tenant=tenant,
             fold="manual",
             time_zone=time_zone(),
+            prices=chosen_prices(prices),
             encryption_key=encryption_keys(),
             drain=1.0,
         )

@@ -448,7 +448,8 @@ class _FileImport:
             if differs := known.matching.differs:
                 raise Conflict(
                     f"conversation {name!r} is already in the store and differs from entry {differs:,} on; nothing "
-                    "was imported. Import it under another name, or delete the stored conversation"
+                    "was imported. Delete the stored conversation, or import the file into another store, or under "
+                    "another id: --session ID if it has one conversation"
                 )
         if not any(known.message_count for known in self._conversations.values()):
             raise InvalidExport(

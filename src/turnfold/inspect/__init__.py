@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         known_price,
     )
     from turnfold.inspect.views import (
+        FIDELITY_MEANING,
         CacheState,
         CallPoint,
         CallView,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = (
+    "FIDELITY_MEANING",
     "REASONS",
     "STRATEGY_NAMES",
     "AuditFault",
@@ -110,8 +112,8 @@ _HOMES = {
     "turnfold.inspect.simulation": "Cost FoldCost FoldPrompt FoldRecorder STRATEGY_NAMES SimulatedCall SimulatedFold "
     "Simulation SimulationPlan plan_for simulate",
     "turnfold.inspect.views": "CacheState CallPoint CallView ContextView LeftOut LeftOutRule SentItem call_numbers "
-    "call_point call_text call_view context_view excerpt fidelity_of_all left_out recent_calls sent_items "
-    "session_title with_tail_parts",
+    "call_point call_text call_view context_view excerpt FIDELITY_MEANING fidelity_of_all left_out recent_calls "
+    "sent_items session_title with_tail_parts",
 }
 
 __getattr__, __dir__ = late_names(__name__, _HOMES)

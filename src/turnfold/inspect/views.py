@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Final
 
 from turnfold.errors import InvalidOption
 from turnfold.fold import check_fidelity, passages_of
@@ -29,6 +30,7 @@ from turnfold.text import clean_text, single_line
 from turnfold.window import Context, Outcome, Section
 
 __all__ = (
+    "FIDELITY_MEANING",
     "CacheState",
     "CallPoint",
     "CallView",
@@ -204,6 +206,18 @@ def sent_items(shown: Context | Explanation) -> tuple[SentItem, ...]:
 
 def _ranges(context: Context) -> list[_Range]:
     return [(fate.start, fate.stop, str(fate.outcome), fate.reason) for fate in context.fates]
+
+
+FIDELITY_MEANING: Final[Mapping[str, str]] = {
+    "en": "Fidelity is the share of facts that the summary states: of the names, numbers, dates, ids, paths, rules and "
+    "decisions in the text named. What a fold reads is the newly folded messages and the summary before them. Each "
+    "fact counts once; reasons and the course of the talk are not counted, so a high figure does not mean that nothing "
+    "is missing. The log keeps everything, and recall finds it.",
+    "zh": "保真度是摘要写到的硬事实的比例：所指内容里的名称、数字、日期、编号、路径、规则和决定，写到了多少。"
+    "一次折叠读到的是新折叠的消息和上一份摘要。每个事实只计一次；缘由和对话的来龙去脉不计在内，"
+    "所以数值高不等于没有遗漏。记录保留全部内容，可以召回。",
+}
+"""What the figure named fidelity counts, by language: the same words wherever the figure is shown."""
 
 
 def fidelity_of_all(checkpoint: Checkpoint, entries: Iterable[Entry]) -> float:

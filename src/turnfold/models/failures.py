@@ -208,6 +208,13 @@ def error_of(failure: Failure, *, model: str, attempts: int) -> ModelFailed:
                 tried += f", {failure.delivered:,} characters into the answer"
             if failure.retry_after:
                 tried += f"; it asks to wait {failure.retry_after:g} s"
+            if (
+                failure.code == "connection"
+            ):  # more often a wrong address than a provider that is down
+                return ModelUnavailable(
+                    f"{model} gave no answer {tried} ({details}). Check the base URL and that the server runs, or try "
+                    "again later"
+                )
             return ModelUnavailable(f"{model} gave no answer {tried} ({details}). Try again later")
         case FailureClass.FINAL:
             done = "refused the call" if label else "could not be called"

@@ -60,7 +60,14 @@ from turnfold.service.operation_table import RunOperation
 from turnfold.service.routes import TABLE
 from turnfold.service.state import ServiceState
 from turnfold.stores import EncryptionKey
-from turnfold.tokens import TokenCounter, cautious_counter, count_without_lock, counter_for
+from turnfold.tokens import (
+    PriceTable,
+    TokenCounter,
+    cautious_counter,
+    count_without_lock,
+    counter_for,
+    shipped_prices,
+)
 
 __all__ = (
     "ExtraRoutes",
@@ -108,6 +115,8 @@ class ServiceOptions:
     """IANA name of the time zone of the times in prompts."""
     semantic: bool = False
     """True to recall also by meaning, with the encoder of the extra `semantic`."""
+    prices: PriceTable | None = None
+    """Prices of models for the inspector; None for those that come with turnfold."""
     redact: Redactor | None = None
     """Replaces secrets and personal data with labels before anything is stored."""
     encryption_key: EncryptionKey | Sequence[EncryptionKey] | None = field(default=None, repr=False)
@@ -176,7 +185,7 @@ def make_state(
         encryption_key=options.encryption_key,
         index_process=options.index_process,
     )
-    return ServiceState(config, gate, limits)
+    return ServiceState(config, gate, limits, prices=options.prices or shipped_prices())
 
 
 def _named_embedder(options: ServiceOptions) -> Embedder | None:

@@ -23,7 +23,7 @@ from turnfold.service.concurrency import RequestSlots
 from turnfold.service.idempotent_replies import IdempotentReplies
 from turnfold.service.limits import Limits, Quota
 from turnfold.stores import Scope
-from turnfold.tokens import CalibrationLog
+from turnfold.tokens import CalibrationLog, PriceTable, shipped_prices
 
 __all__ = (
     "ChangeSignal",
@@ -68,6 +68,8 @@ class ServiceState:
     config: MemoryConfig
     gate: RequestGate = field(default_factory=RequestGate)
     limits: Limits = field(default_factory=Limits)
+    prices: PriceTable = field(default_factory=shipped_prices)
+    """Prices of models, for the costs in the inspector."""
     stopping: bool = False
     """True while the service shuts down: event streams end, and the readiness probe fails."""
     answered: Counter[tuple[str, int]] = field(default_factory=Counter[tuple[str, int]])

@@ -35,6 +35,8 @@ from turnfold.cli.demo.replay import (
     replay,
 )
 from turnfold.cli.demo.texts import TEXTS, LabelCode, Texts, language_of
+from turnfold.fold import check_fidelity, passages_of
+from turnfold.inspect import FIDELITY_MEANING
 from turnfold.tokens import Charge, TokenCounter, counter_for, shipped_prices
 from turnfold.window import Outcome
 
@@ -64,6 +66,8 @@ class Ending:
     violations: int
     rules: int
     compared: Comparison
+    fidelity_of_all: float | None
+    """Fidelity of the last summary to all entries it covers; None if nothing was folded."""
 
     @property
     def ok(self) -> bool:
@@ -90,9 +94,17 @@ def draw_ending(end: Ending, texts: Texts) -> RenderableType:
         _comparison(end, texts),
         Text(verdict, "green" if end.ok else "bold red"),
         Text(texts.cache_note.format(model=end.model, date=shipped_prices().date), "dim"),
-        Text(texts.fidelity_note, "dim"),
+        Text(_fidelity(end, texts), "dim"),
         Text(texts.onward, "dim"),
     )
+
+
+def _fidelity(end: Ending, texts: Texts) -> str:
+    """Return what the fidelity of the folds means, and that of the last summary to everything it stands for."""
+    if end.fidelity_of_all is None:
+        return ""
+    whole = texts.fidelity_of_all.format(fidelity=end.fidelity_of_all)
+    return FIDELITY_MEANING[texts.language] + (" " if texts.language == "en" else "") + whole
 
 
 def _comparison(end: Ending, texts: Texts) -> Table:
@@ -196,6 +208,7 @@ def _summary(
         "shrunk": sum(len(step.shrunk) for step in steps),
         "violations": sum(len(step.violations) for step in steps),
         "rules_pinned": len(sample.rules),
+        "fidelity_of_all": _fidelity_of_all(sample, steps),
         "turnfold": _rounded(asdict(compared.turnfold)),
         "sliding_window": {
             "last_messages": compared.sliding_messages,
@@ -262,8 +275,17 @@ def ending_of(
         violations=sum(len(step.violations) for step in steps),
         rules=len(sample.rules),
         compared=compare(sample, steps, budget, counter),
+        fidelity_of_all=_fidelity_of_all(sample, steps),
     )
     return draw_ending(end, texts)
+
+
+def _fidelity_of_all(sample: Sample, steps: Sequence[Step]) -> float | None:
+    anchor = steps[-1].context.anchor
+    if not anchor.summary:
+        return None
+    covered = [each for each in sample.messages[: anchor.covered] if each.role != "system"]
+    return check_fidelity(passages_of(covered), anchor.summary).score
 
 
 def _as_frame(

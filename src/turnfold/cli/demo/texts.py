@@ -52,7 +52,7 @@ class Texts:
     good: str
     bad: str
     cache_note: str
-    fidelity_note: str
+    fidelity_of_all: str
     kept: str
     onward: str
 
@@ -77,9 +77,9 @@ _ENGLISH = Texts(
     columns=("call", "turn", "prompt", "tokens", "prefix", "shown", "folded"),
     at_call="call {call}",
     folded="FOLD  {messages} messages, {tokens:,} tokens → checkpoint {checkpoint}, a summary of {summary:,}, "
-    "fidelity {fidelity:.0%}",
+    "fidelity {fidelity:.0%} of what this fold read",
     folded_again="FOLD  {messages} messages, {tokens:,} tokens + the summary so far → checkpoint {checkpoint}, "
-    "a summary of {summary:,}, fidelity {fidelity:.0%}",
+    "a summary of {summary:,}, fidelity {fidelity:.0%} of what this fold read",
     why="without it {needed:,} of {budget:,} tokens, {share:.0%} of the budget",
     shrunk="SHRINK  {what}: {tokens:,} tokens → {sent:,}, head and tail",
     whole_message="message {position}",
@@ -101,8 +101,7 @@ _ENGLISH = Texts(
     bad="Something is wrong: {violations} violations, {over} calls over budget, {broken} broken tool pairs.",
     cache_note="Cached share is an estimate: the repeated prefix from 1,024 tokens up, in steps of 128 ({model}); "
     "the cost follows from it, at the list prices of {date}.",
-    fidelity_note="Fidelity is the share of numbers, ids, dates and prohibitions of the folded messages that the "
-    "summary states; the rest is in the log and is recalled when it is asked for.",
+    fidelity_of_all="The last summary: fidelity {fidelity:.0%} of all entries it covers.",
     kept="{path} holds the log, its checkpoints and the manifest of every call (conversation {conversation}).",
     onward="Try  turnfold demo --budget 4000   --language zh   --keep demo.db   --json",
 )
@@ -126,9 +125,9 @@ _CHINESE = Texts(
     columns=("调用", "轮次", "提示词", "token", "前缀", "发送", "折叠"),
     at_call="调用 {call}",
     folded="折叠  {messages} 条消息、{tokens:,} token → 检查点 {checkpoint}，{summary:,} token 的摘要，"
-    "保真度 {fidelity:.0%}",
+    "对本次折叠所读内容的保真度 {fidelity:.0%}",
     folded_again="折叠  {messages} 条消息、{tokens:,} token + 已有摘要 → 检查点 {checkpoint}，"
-    "{summary:,} token 的摘要，保真度 {fidelity:.0%}",
+    "{summary:,} token 的摘要，对本次折叠所读内容的保真度 {fidelity:.0%}",
     why="否则这次调用要 {needed:,} / {budget:,} token，占预算 {share:.0%}",
     shrunk="缩短  {what}：{tokens:,} token → {sent:,}，保留头尾",
     whole_message="第 {position} 条消息",
@@ -149,7 +148,7 @@ _CHINESE = Texts(
     bad="有问题：违规 {violations} 处，{over} 次超出预算，{broken} 对工具调用被拆散。",
     cache_note="可命中缓存是估计值：重复的前缀，1,024 token 起，以 128 为一档（{model}）；"
     "费用由它算出，按 {date} 的标价。",
-    fidelity_note="保真度是已折叠消息中的数字、编号、日期和禁令写进摘要的比例；其余的仍在记录里，问到时会召回。",
+    fidelity_of_all="最后一份摘要：对其覆盖的全部记录，保真度 {fidelity:.0%}。",
     kept="{path} 里有这段记录、它的检查点和每次调用的清单（会话 {conversation}）。",
     onward="试试  turnfold demo --budget 4000   --language en   --keep demo.db   --json",
 )

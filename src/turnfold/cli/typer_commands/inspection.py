@@ -12,9 +12,11 @@ from turnfold.cli.typer_commands.options import (
     BudgetOption,
     JsonOption,
     ModelOption,
+    PricesOption,
     SessionArgument,
     StoreOption,
     TenantOption,
+    chosen_prices,
 )
 from turnfold.errors import InvalidOption
 
@@ -185,6 +187,7 @@ def explain(
         int, typer.Option("--limit", "-n", help="With --list: number of calls.", min=1)
     ] = 20,
     full: Annotated[bool, typer.Option("--full", help="Show every message whole.")] = False,
+    prices: PricesOption = None,
     store: StoreOption = None,
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
@@ -198,8 +201,9 @@ def explain(
             return
         if call is not None and number is not None:
             raise InvalidOption("the call is named twice: give it as an argument or with --call")
+        table = chosen_prices(prices)
         found = screen.explain_call(store, tenant, session, call or number, full=full)
-        screen.show_call(found, json=as_json, full=full)
+        screen.show_call(found, json=as_json, full=full, prices=table)
 
 
 def diff(
@@ -238,10 +242,7 @@ def replay(
         str,
         typer.Option(help="Model to count tokens and costs for. Default: that of the session."),
     ] = "",
-    prices: Annotated[
-        Path | None,
-        typer.Option(help="Price table to use instead of the built-in one.", metavar="FILE"),
-    ] = None,
+    prices: PricesOption = None,
     tools: Annotated[
         Path | None,
         typer.Option(
@@ -269,7 +270,7 @@ def replay(
             budgets=budget or [8_000, 32_000],
             strategies=strategy or ["fold", "oldest-first", "everything"],
             model=model,
-            prices=prices,
+            prices=chosen_prices(prices),
             tools=tools,
         )
         show_replay(found, json=as_json)
@@ -299,10 +300,7 @@ def eval_command(
         typer.Option(help="Other memories to evaluate too, separated by commas.", metavar="NAMES"),
     ] = None,
     model: Annotated[str, typer.Option(help="Model to count tokens and costs for.")] = "gpt-4o",
-    prices: Annotated[
-        Path | None,
-        typer.Option(help="Price table to use instead of the built-in one.", metavar="FILE"),
-    ] = None,
+    prices: PricesOption = None,
     format_name: Annotated[
         str,
         typer.Option("--format", help="Format of the file, if a file is given; auto detects it."),
@@ -325,7 +323,7 @@ def eval_command(
             budgets=screen.parse_budgets(budget or ["2000,8000"]),
             peers=peers or (),
             model=model,
-            prices=prices,
+            prices=chosen_prices(prices),
         )
         screen.show_evaluation(found, json=as_json)
     if any(row.method == "turnfold" and row.usable < row.calls for row in found.rows):

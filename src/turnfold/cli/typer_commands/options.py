@@ -20,6 +20,7 @@ __all__ = (
     "ListenPort",
     "ModelOption",
     "NoSecretOption",
+    "PricesOption",
     "QuotaBytesOption",
     "QuotaOption",
     "RateOption",
@@ -30,12 +31,14 @@ __all__ = (
     "TenantOption",
     "TimeZoneOption",
     "TokensFileOption",
+    "chosen_prices",
     "chosen_redactor",
 )
 
 
 if TYPE_CHECKING:
     from turnfold.redaction import Redactor
+    from turnfold.tokens import PriceTable
 
 
 _OFFERED = 50
@@ -94,6 +97,10 @@ SemanticOption = Annotated[
     bool,
     typer.Option("--semantic", help="Also recall by meaning; needs the extra 'semantic'."),
 ]
+PricesOption = Annotated[
+    Path | None,
+    typer.Option(help="Price table to use instead of the built-in one.", metavar="FILE"),
+]
 TimeZoneOption = Annotated[
     str,
     typer.Option(
@@ -141,6 +148,13 @@ AllowedOrigins = Annotated[
         metavar="ORIGIN",
     ),
 ]
+
+
+def chosen_prices(file: Path | None) -> PriceTable:
+    """Return the price table for `--prices`; without the option the one that comes with turnfold."""
+    from turnfold.tokens import load_prices, shipped_prices
+
+    return load_prices(file) if file is not None else shipped_prices()
 
 
 def chosen_redactor(*, wanted: bool) -> Redactor | None:

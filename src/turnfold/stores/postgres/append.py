@@ -92,7 +92,7 @@ async def recount(
     if not needs_recount(head, counter):
         return head
     _log.warning(
-        "the token counter has changed: recounting the tokens of %d entries (%s -> %s)",
+        "the token counter has changed: counting the tokens again (entries: %d, %s -> %s)",
         head.seq,
         head.counter,
         counter.name,

@@ -540,7 +540,7 @@ class SqliteStore:
         if not record.head.seq or record.head.counter == name:
             return
         _log.warning(
-            "the token counter has changed: recounting the tokens of %d entries (%s -> %s)",
+            "the token counter has changed: counting the tokens again (entries: %d, %s -> %s)",
             record.head.seq,
             record.head.counter,
             name,

@@ -29,7 +29,7 @@ from turnfold.service.inspector.html import (
 from turnfold.service.inspector.labels import PageLabels
 from turnfold.service.inspector.screen_types import RenderedScreen, ScreenRequest, screen
 from turnfold.text import local_time
-from turnfold.tokens import PriceTable, shipped_prices
+from turnfold.tokens import PriceTable
 
 __all__ = ("costs",)
 
@@ -49,7 +49,7 @@ class _Query(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 async def costs(request: ScreenRequest[_Query]) -> RenderedScreen:
     """Render the page with a session's token usage and prices by day and by call."""
     words, view = request.words, await request.open()
-    name, prices = view.session.id, shipped_prices()
+    name, prices = view.session.id, request.state.prices
     calls = await recent_calls(view.session, most=_MOST_CALLS)
     numbers = await call_numbers(view.session)
     known = {model for call in calls if known_price(model := call.called_model, prices)}

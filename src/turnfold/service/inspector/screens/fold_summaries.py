@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from turnfold.inspect import fidelity_of_all
+from turnfold.inspect import FIDELITY_MEANING, fidelity_of_all
 from turnfold.records import Checkpoint
 from turnfold.service.inspector.html import (
     Element,
@@ -55,7 +55,10 @@ async def checkpoints(request: ScreenRequest[NoQuery]) -> RenderedScreen:
         tab="checkpoints",
         about="Summaries that replace older entries in calls; each covers everything up to its last entry.",
         trail=session_trail(words, name),
-        body=tuple(reversed(articles)) or (tag("p", words("no checkpoints yet")),),
+        body=(
+            tag("p", FIDELITY_MEANING[words.language] if stored else words("no checkpoints yet")),
+            *reversed(articles),
+        ),
         live=live,
     )
 
