@@ -871,9 +871,11 @@ def _read(sentence: OwnSentence) -> _Read:
     if not plain:
         return _Read(sentence, language, -3.0, _SHORT, _CHATTER.search(text) is not None)
     likely = score(plain, language)
-    likely = max(likely, score(_without_opening(plain, language), language))
-    likely = max(likely, _clause_score(plain, language))
-    if _SURE_FORMS[language].search(_without_opening(plain, language)):
+    proper = _without_opening(plain, language)
+    if proper != plain:
+        likely = max(likely, score(proper, language))
+    likely = max(likely, _clause_score(proper, language))
+    if _SURE_FORMS[language].search(proper):
         likely = max(likely, _SURE)
     likely -= _REPORTED if _OTHERS_SAID[language].search(text) else 0.0
     likely -= _PASSING[language] if is_passing(plain, chinese=language == "zh") else 0.0
@@ -902,7 +904,6 @@ def _clause_score(text: str, language: Language) -> float:
 
     The other clauses are its reasons, and may come before or after it.
     """
-    text = _without_opening(text, language)
     clauses = [text[start:end] for start, end in _clause_spans(text, language)]
     if len(clauses) < 2:
         return UNKNOWN
