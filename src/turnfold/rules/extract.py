@@ -28,6 +28,7 @@ from turnfold.rules.act_classifier import (
     score,
 )
 from turnfold.rules.adoption import ShortAnswer, read_answer
+from turnfold.rules.one_time import asks_a_favour, is_one_time
 from turnfold.rules.own_words import BLANK, OwnSentence, bracketed, own_sentences
 from turnfold.rules.permissions import is_permission
 from turnfold.rules.reversals import alters
@@ -207,41 +208,6 @@ _PAST = late_pattern(
 """Matches a statement about what used to be so ("I used to eat meat"), or a complaint. It is no rule."""
 _PAST_SIGNS = ("used to", "me crazy", "me mad", "me nuts")
 """Texts of which every match of `_PAST` contains one, in small letters; searching for them first is much faster."""
-_ONCE: dict[Language, re.Pattern[str]] = {
-    "en": re.compile(
-        r"^\W*(?:(?:please|pls|ok(?:ay)?|so|and|then|now|next|just|also|right|great|good|yes)\b\W*)*"
-        r"(?:(?:give|show|send|tell|get|find|make|write|bring|read|recommend|suggest|list)\s+(?:me|us)\b"
-        r"|(?:recommend|suggest|find|list|show)\s+(?:(?:two|three|four|five|\d+|some|a\s+few|another|more)\b)"
-        r"|(?:write|draft|prepare|create|compose|generate|port|deploy|run|re-?run|fix|check|put|add|load[- ]?test|try"
-        r"|print|summari[sz]e|translate|explain|compare|review|open|merge|retry|repeat|schedule|plan)\s+(?:the"
-        r"|a|an|it|that|this|these|those|another|up)\b"
-        r"(?!\s+[\w-]+s\s+(?:in|with|as|like|to|by)\b)(?!.*\b(?:in|as|to)\s+(?:[\w-]+\s+)?(?:style|format|case)\b))"
-        r"|^\W*(?:and|then|but)\s+(?:[\w-]+\s+){0,3}[\w-]+\W*$",
-        re.IGNORECASE,
-    ),
-    "zh": re.compile(
-        "^(?:好的?[,，]|行[,，]|那|现在|先|再|请|麻烦|你|快|然后|接着)*(?:(?:帮|给"
-        "|替)我(?!打电话)(?:再)?(?:推荐|找|看|查|写|列|订|读|讲|算|选|做|画|翻译|总结|整理|发|打个|一[个份下条])"
-        "|推荐[一二两三四五几\\d]|(?:给|替|帮)[^,，。我]{1,12}(?:写|发|打)[个一封张份条]|写[一个]|(?:查|看"
-        "|翻译|总结|检查|列|读|跑|试|算|确认|改)(?:一|下|两|三|个)"
-        "|把[^,，。]{1,12}(?:翻译|总结|整理|列|读|看|查|写|发给我)(?:一|下|出|$|。))"
-        "|再(?:跑|试|查|看|给我|来|写|推荐)[^,，。]{0,8}(?:[一两二三]|看)[次遍个家下份]?"
-    ),
-}
-"""Matches a request for one thing now; with a word such as "always" (`_LASTING`), the request counts as a lasting
-rule."""
-_LASTING: dict[Language, re.Pattern[str]] = {
-    "en": re.compile(
-        r"\b(?:always|never|every|each|all|any|when|whenever|before|after|unless|from\s+now|until|only|must"
-        r"|future|remind|don't|do\s+not|instead"
-        r"|due|,\s*i\s+(?:can't|cannot|don't)\s+(?:think|work|count|calculate|read|speak|need|want|understand)|by\s+(?:\w+day|eod|tomorrow|noon|tonight)|no|mornings?|daily|weekly|monthly|(?:mon|tues|wednes|thurs|fri|satur|sun)days)\b",
-        re.IGNORECASE,
-    ),
-    "zh": re.compile(
-        "以后|今后|每|都|一律|统一|必须|务必|一定|不要|别|提醒|记得|只|凡|之前|前先|默认|尽量|的时候"
-        "|改[成为到用在]|换[成到为]|[设定调]为|不再|所有|任何|比[^,，]*[强好]"
-    ),
-}
 _SMALL_TALK: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"^\W*in\s+(?:the|this|that|a)\s+(?:film|movie|book|novel|series|show|game|story)\b|^\W*i\s+(?:watched"
@@ -656,11 +622,14 @@ class _Read(NamedTuple):
     words: int
     """Number of words of the text, or of pairs of Chinese characters; 0 if the text is no sentence."""
     is_chatter: bool = False
+    is_work: bool = False
+    """True if the sentence asks for one piece of work now ("run the tests"), which is no small talk."""
 
     @property
     def talk(self) -> float:
-        """Certainty, from 0 (none) to 1, that the sentence is not a rule; always 0 for a short sentence."""
-        return max(0.0, min(1.0, -self.score / 2)) if self.words >= _SHORT else 0.0
+        """Certainty, from 0 (none) to 1, that the sentence is not a rule; 0 for a short sentence and for a request."""
+        is_talk = self.words >= _SHORT and not self.is_work
+        return max(0.0, min(1.0, -self.score / 2)) if is_talk else 0.0
 
 
 class _Around(NamedTuple):
@@ -701,9 +670,13 @@ def _with_answer(
     language: Language = "zh" if _HAN.search(answer.meaning) else "en"
     as_said = _in_the_users_mouth(plain_characters(answer.meaning))
     judged = next(
-        (each for each in extract_rules(as_said, seq=seq, trust="user") if each.act != "done"), None
-    )
-    if _is_no_rule(as_said, language) or not (judged or answer.is_explicit):
+        (each for each in _own_rules(as_said, [*own_sentences(as_said)], seq=seq, trust="user", is_proposal=True)
+         if each.act != "done"),
+        None,
+    )  # fmt: skip
+    if _is_no_rule(as_said, language) or asks_a_favour(as_said, language):
+        return rules
+    if not (judged or answer.is_explicit):
         return rules
     said = text[answer.start : answer.end].strip()
     plain = plain_characters(answer.meaning)
@@ -729,10 +702,18 @@ def _in_the_users_mouth(meaning: str) -> str:
 
 
 def _own_rules(
-    text: str, sentences: Sequence[OwnSentence], *, seq: int, trust: RuleTrust
+    text: str,
+    sentences: Sequence[OwnSentence],
+    *,
+    seq: int,
+    trust: RuleTrust,
+    is_proposal: bool = False,
 ) -> tuple[StandingRule, ...]:
-    """Return the standing rules in the user's own sentences, apart from answers to the assistant."""
-    read = [_read(sentence) for sentence in sentences]
+    """Return the standing rules in the user's own sentences, apart from answers to the assistant.
+
+    If it `is_proposal` of the assistant that the user adopts, a request for work ("split the service") may be one.
+    """
+    read = [_read(sentence, is_proposal=is_proposal) for sentence in sentences]
     around = _Around(
         sum(each.words > 0 for each in read),
         sum(each.words >= _SHORT for each in read),
@@ -847,7 +828,7 @@ def _can_lead(before: _Read) -> bool:
     return before.words >= _SHORT - 1 and not before.is_chatter and not asks
 
 
-def _read(sentence: OwnSentence) -> _Read:
+def _read(sentence: OwnSentence, *, is_proposal: bool = False) -> _Read:
     """Score how likely a sentence is a rule; a question scores low unless it asks for something lasting."""
     text = sentence.text
     chinese = 0 if text.isascii() else len(_HAN.findall(text))
@@ -860,9 +841,12 @@ def _read(sentence: OwnSentence) -> _Read:
         or _SMALL_TALK[language].search(text)
     ):
         return _Read(sentence, language, -9.0, 0)
-    if _is_no_rule(text, language) and not sentence.heading:
+    is_work = not is_proposal and is_one_time(text, language) and not _listed(sentence)
+    if is_work or (not sentence.heading and _is_no_rule(text, language)):
         size = min(_SHORT, chinese // 2 + words)
-        return _Read(sentence, language, -3.0, size, _CHATTER.search(text) is not None)
+        is_chatter = _CHATTER.search(text) is not None
+        is_work = is_work and not is_chatter and not asks_a_favour(text, language)
+        return _Read(sentence, language, -3.0, size, is_chatter, is_work)
     if _GREETING.match(text):
         return _Read(sentence, language, -3.0, 1)
     if _ELLIPTIC[language].fullmatch(text):
@@ -929,13 +913,11 @@ def _clause_spans(text: str, language: Language) -> list[tuple[int, int]]:
 def _is_no_rule(text: str, language: Language) -> bool:
     """Return True if a sentence has a form that rules never have.
 
-    Such forms are the wish of somebody else, a past event, and a request for one thing now.
+    Such forms are the wish of somebody else, and a past event.
     """
     if _NO_RULE[language].search(text):
         return True
-    if any(sign in text for sign in _PAST_SIGNS) and _PAST.search(text):
-        return True
-    return _ONCE[language].search(text) is not None and not _LASTING[language].search(text)
+    return any(sign in text for sign in _PAST_SIGNS) and _PAST.search(text) is not None
 
 
 def _demanded(text: str, language: Language) -> str:
@@ -976,7 +958,7 @@ def _parts(each: _Read, around: _Around | None) -> Iterator[_Part]:
     wanted = _wanted(each, around)
     if kind is None and each.score < wanted:
         asks = _QUESTION[language].search(text)
-        demand = "" if asks else _demand(text, language, wanted + _BESIDE_A_REASON)
+        demand = "" if asks or each.is_work else _demand(text, language, wanted + _BESIDE_A_REASON)
         if demand:
             yield _Part(0, len(text), language, _kind(demand, language), _act(text, language))
             return
