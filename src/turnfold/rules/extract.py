@@ -28,6 +28,7 @@ from turnfold.rules.act_classifier import (
     score,
 )
 from turnfold.rules.adoption import ShortAnswer, read_answer
+from turnfold.rules.deferrals import asks_for_action
 from turnfold.rules.one_time import asks_a_favour, is_one_time
 from turnfold.rules.own_words import BLANK, OwnSentence, bracketed, own_sentences
 from turnfold.rules.permissions import is_permission
@@ -990,7 +991,7 @@ def _may_undo(text: str, language: Language) -> bool:
     """Return True if a sentence that is no rule by its words may end, permit or complete what an earlier one says."""
     if reports_done(text, language) or may_report(text) or alters(text):
         return True
-    return is_permission(text) or may_fill(text)
+    return is_permission(text) or may_fill(text) or asks_for_action(text)
 
 
 def _kind(text: str, language: Language) -> RuleKind:

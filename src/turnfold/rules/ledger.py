@@ -24,6 +24,7 @@ from turnfold.rules.act_classifier import (
 )
 from turnfold.rules.changed_values import amounts_of, gives_anew, only_reports
 from turnfold.rules.clauses import clauses_of, share_words
+from turnfold.rules.deferrals import takes_up
 from turnfold.rules.display import rank_rules
 from turnfold.rules.permissions import exempts, is_permission, permits_what
 from turnfold.rules.reversals import (
@@ -243,6 +244,9 @@ def _read(
     work as done (`is_only_report`) becomes a correction if it undoes a rule; a statement becomes a report of work if it
     completes a task.
     """
+    if put_off := [each for each in _earlier(rule, active) if takes_up(rule.plain, each.plain)]:
+        # "Push it now" ends "don't push yet", and is itself a request for one thing.
+        return msgspec.structs.replace(rule, act="done"), [(each, "dropped") for each in put_off]
     targets = _targets(rule, said, active)
     if rule.act == "done" and not targets and is_only_report and not _closes(rule):
         targets = _undone(rule, said, _earlier(rule, active))
