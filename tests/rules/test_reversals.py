@@ -14,12 +14,14 @@ from turnfold.rules import (
     ended_rules,
     extract_rules,
     ledger,
-    reversals,
+    lifted_prohibitions,
     rule_comparison,
     task_completion,
     update_ledger,
 )
-from turnfold.rules.reversals import alters, lifts, takes_the_place
+from turnfold.rules.lifted_prohibitions import lifts
+from turnfold.rules.replaced_values import takes_the_place
+from turnfold.rules.reversals import alters
 
 LANGUAGES = ("en", "zh")
 
@@ -183,7 +185,7 @@ def test_the_same_forms_about_another_thing_end_nothing(before: str, after: str)
 
 def test_the_pairs_see_forms_that_ignore_what_they_name(monkeypatch: pytest.MonkeyPatch) -> None:
     nothing: Callable[..., set[str]] = lambda *_: set()  # noqa: E731
-    monkeypatch.setattr(reversals, "only_in_first", nothing)
+    monkeypatch.setattr(lifted_prohibitions, "only_in_first", nothing)
     assert lifts("给我妈打电话可以。", "别给我打电话。")
     monkeypatch.undo()
     assert not lifts("给我妈打电话可以。", "别给我打电话。")

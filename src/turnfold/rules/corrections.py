@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from turnfold._lazy_loading import late_pattern
 from turnfold.rules.clauses import clauses_of
-from turnfold.rules.reversals import affirms, lifts
+from turnfold.rules.lifted_prohibitions import affirms, lifts
 from turnfold.rules.rule_comparison import (
     LIMIT,
     are_others,

@@ -9,22 +9,18 @@ from turnfold.rules.act_classifier import is_negative, reports_done
 from turnfold.rules.changed_values import amounts_of, gives_anew, only_reports
 from turnfold.rules.clauses import share_words
 from turnfold.rules.corrections import may_mean, meant_rules
+from turnfold.rules.lifted_prohibitions import affirms, lifts, may_lift, releases
 from turnfold.rules.permissions import exempts, is_permission, permits_what
+from turnfold.rules.replaced_values import names_no_value, takes_the_place
+from turnfold.rules.restated_rules import restates
 from turnfold.rules.reversals import (
-    affirms,
     alters,
     chooses_again,
     corrects,
     drops,
     is_exception,
-    lifts,
-    may_lift,
-    names_no_value,
-    releases,
-    restates,
     speaks_of_once,
     takes_all_back,
-    takes_the_place,
     touches_a_part,
 )
 from turnfold.rules.rule_comparison import (

@@ -27,8 +27,10 @@ from turnfold.rules.ended_rules import (
     rules_before,
     undone_by,
 )
+from turnfold.rules.lifted_prohibitions import affirms, lifts
 from turnfold.rules.permissions import is_permission
-from turnfold.rules.reversals import adopts, affirms, corrects, lifts, takes_the_place
+from turnfold.rules.replaced_values import takes_the_place
+from turnfold.rules.reversals import adopts, corrects
 from turnfold.rules.rule_comparison import (
     ONE_AT_A_TIME,
     contested_classes,

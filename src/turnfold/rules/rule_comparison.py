@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from turnfold._lazy_loading import late_pattern
 from turnfold.rules.act_classifier import is_negative
-from turnfold.rules.reversals import affirms, lifts
+from turnfold.rules.lifted_prohibitions import affirms, lifts
 from turnfold.rules.standing_rule import StandingRule
 from turnfold.rules.subjects import common_terms, named_things, parts_of, subject_of
 
