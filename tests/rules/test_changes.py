@@ -7,7 +7,7 @@ import pytest
 from tests.rules.generator import read_sentences
 from turnfold.rules import (
     StandingRule,
-    extract,
+    demands,
     extract_rules,
     render_rules,
     shown_rules,
@@ -58,7 +58,7 @@ def test_no_change_of_mind_is_lost(name: str, language: str) -> None:
 def test_the_pairs_see_a_change_that_is_judged_like_any_sentence(
     language: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(extract, "gives_new_value", lambda *_: False)
+    monkeypatch.setattr(demands, "gives_new_value", lambda *_: False)
     every = [after for _, after in pairs("changes", language, "ends")]
     assert [after for after in every if not taken(after)]
 

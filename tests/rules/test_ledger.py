@@ -12,8 +12,8 @@ from tests.rules.generator import HALVES, changes, planted, read_pairs
 from turnfold.rules import (
     LedgerChange,
     StandingRule,
+    ended_rules,
     extract_rules,
-    ledger,
     taken_back,
     update_ledger,
 )
@@ -220,7 +220,7 @@ def test_no_rule_is_lost_unless_a_later_sentence_shares_its_terms(texts: list[st
 def test_the_property_sees_a_ledger_that_ends_rules_at_will(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ledger, "_replaces", lambda *_: True)
+    monkeypatch.setattr(ended_rules, "replaces", lambda *_: True)
     assert lost_without_evidence(["Never deploy on Fridays.", "I'm allergic to peanuts."]) == [
         "Never deploy on Fridays."
     ]

@@ -8,7 +8,16 @@ import pytest
 
 from bench.natural_messages import judge
 from tests.rules.generator import HALVES, Half, read_messages, read_sentences
-from turnfold.rules import StandingRule, extract, extract_rules, own_words
+from turnfold.rules import (
+    StandingRule,
+    demands,
+    extract,
+    extract_rules,
+    own_words,
+    rule_kinds,
+    sentence_clauses,
+    sentence_scores,
+)
 
 Case = tuple[str, str]
 KINDS = ("rule", "prohibition", "decision", "preference", "task", "fact")
@@ -128,7 +137,8 @@ def test_words_before_the_sentence_proper_do_not_hide_it(before: str, rule: str)
 
 
 def test_sabotage_openings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extract, "_without_opening", lambda text, _: text)
+    monkeypatch.setattr(sentence_scores, "without_opening", lambda text, _: text)
+    monkeypatch.setattr(demands, "without_opening", lambda text, _: text)
     assert [rule for before, rule in AFTER_AN_OPENING if rule not in texts(before + rule)]
 
 
@@ -138,7 +148,7 @@ def test_a_reason_or_a_question_before_a_clause_does_not_hide_it(text: str) -> N
 
 
 def test_sabotage_clauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extract, "_clause_score", lambda *_: -9.0)
+    monkeypatch.setattr(sentence_scores, "best_clause_score", lambda *_: -9.0)
     assert [
         text for text in BESIDE_A_REASON if not any(text.endswith(rule) for rule in texts(text))
     ]
@@ -150,7 +160,7 @@ def test_reports_goodbyes_reactions_and_delegations_are_no_rules(text: str) -> N
 
 
 def test_sabotage_forms_of_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extract, "_is_no_rule", lambda *_: False)
+    monkeypatch.setattr(sentence_scores, "is_no_rule", lambda *_: False)
     assert [text for text in NOISE if taken(text)]
 
 
@@ -160,7 +170,7 @@ def test_a_clause_that_cannot_be_read_alone_stays_with_its_sentence(text: str) -
 
 
 def test_sabotage_clauses_that_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extract, "_needs_the_clause_before", lambda *_: False)
+    monkeypatch.setattr(extract, "needs_the_clause_before", lambda *_: False)
     assert [text for text in WHOLE if texts(text) != [text]]
 
 
@@ -173,7 +183,7 @@ def test_nothing_is_split_inside_brackets(text: str) -> None:
 
 def test_sabotage_brackets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_words, "bracketed", lambda *_: [])
-    monkeypatch.setattr(extract, "bracketed", lambda *_: [])
+    monkeypatch.setattr(sentence_clauses, "bracketed", lambda *_: [])
     cut = [
         rule
         for text in BRACKETED
@@ -195,7 +205,7 @@ def test_kinds(text: str, kind: str) -> None:
 
 
 def test_sabotage_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extract, "_KIND_FORMS", {"en": (), "zh": ()})
+    monkeypatch.setattr(rule_kinds, "_KIND_FORMS", {"en": (), "zh": ()})
     assert [text for text, kind in KIND_OF if any(rule.kind != kind for rule in taken(text))]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.rules.generator import half_of, read_pairs, read_sentences
 from tests.rules.test_reversals import no_one, said
-from turnfold.rules import ledger, overrides_of, permissions
+from turnfold.rules import ended_rules, overrides_of, permissions
 
 Outcome = Literal["ended", "shown with it", "side by side", "alone"]
 
@@ -127,14 +127,14 @@ def test_a_thing_of_the_same_kind_closes_no_task() -> None:
 
 
 def test_those_pairs_see_a_ledger_without_permissions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger, "permits_what", no_one)
-    monkeypatch.setattr(ledger, "exempts", no_one)
+    monkeypatch.setattr(ended_rules, "permits_what", no_one)
+    monkeypatch.setattr(ended_rules, "exempts", no_one)
     assert [outcome(*pair) for pair in PERMITTED].count("shown with it") < len(PERMITTED) - 2
 
 
 def test_those_pairs_see_a_ledger_that_compares_no_values(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [outcome(*pair) for pair in FILLED] == ["ended"] * len(FILLED)
-    monkeypatch.setattr(ledger, "fills_again", no_one)
+    monkeypatch.setattr(ended_rules, "fills_again", no_one)
     assert "ended" not in [outcome(*pair) for pair in FILLED]
 
 
@@ -157,7 +157,7 @@ def test_a_permission_of_another_thing_and_a_question_are_not_linked(
 def test_the_samples_see_permissions_that_ignore_what_they_permit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ledger, "permits_what", lambda *_: True)
+    monkeypatch.setattr(ended_rules, "permits_what", lambda *_: True)
     assert any(rule.may_replace for rule in said("别动配置文件。", "这次改说明文档也行。"))
 
 

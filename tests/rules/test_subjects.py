@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.rules.generator import read_sentences
-from turnfold.rules import StandingRule, extract_rules, ledger, shown_rules, update_ledger
+from turnfold.rules import (
+    StandingRule,
+    corrections,
+    extract_rules,
+    rule_comparison,
+    shown_rules,
+    update_ledger,
+)
 from turnfold.rules.display import rank_rules
 from turnfold.rules.subjects import is_fragment, subject_of
 
@@ -54,7 +61,8 @@ def test_no_rule_is_ended_by_a_sentence_about_another_thing(name: str, language:
 
 
 def test_the_pairs_see_a_ledger_that_ignores_qualifiers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger, "_own", lambda *_: set[str]())
+    monkeypatch.setattr(corrections, "own_topic", lambda *_: set[str]())
+    monkeypatch.setattr(rule_comparison, "own_topic", lambda *_: set[str]())
     assert all(len(ended("apart", language, "stays")[0]) > 1 for language in LANGUAGES)
 
 

@@ -32,7 +32,10 @@ _TAG = late_pattern(r"[ \t]*<([^\W\d_][\w.-]{0,40})(?:[ \t][^<>\n]{0,200})?>")
 _RULER = late_pattern(r"[ \t]*(?:-{3,}|={3,}|\*{3,}|_{3,}|~{3,}|\"{3}|'{3})[ \t]*$")
 _PASTE_MARK = late_pattern(
     r"[ \t]*(?:[-=_*#]{3,}[ \t]*\S|[<\[]{2,}[ \t]*\w|On [^\n]{4,120} wrote:[ \t]*$"
-    r"|(?:begin|start) (?:of )?(?:document|quote|paste|log|email|transcript|file)\b)",
+    r"|(?:begin|start) (?:of )?(?:document|quote|paste|log|email|transcript|file)\b"
+    # what a coding agent writes in the user's place when its context is full
+    r"|This session is being continued from a previous conversation\b"
+    r"|Your task is to create a detailed summary of (?:the|this|our) conversation\b)",
     re.IGNORECASE,
 )
 _MAIL_HEADER = late_pattern(
