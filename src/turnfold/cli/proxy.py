@@ -53,6 +53,9 @@ _Session = Annotated[
 ]
 _Tenant = Annotated[str, typer.Option(help="Tenant to serve if there is no token file.")]
 _Body = Annotated[int, typer.Option(help="Largest request body in bytes.")]
+_Requests = Annotated[
+    int, typer.Option(help="Requests of a tenant that run at once, model calls included.")
+]
 _Silent = Annotated[
     float, typer.Option(help="Longest time without data from the provider, in seconds.")
 ]
@@ -75,6 +78,7 @@ def proxy(
     tenant: _Tenant = "default",
     max_body: _Body = 64 * 1024 * 1024,
     max_connections: ConnectionsOption = 1_000,
+    max_requests: _Requests = 256,
     rate: RateOption = 0.0,
     burst: BurstOption = 100,
     quota: QuotaOption = 0,
@@ -110,6 +114,7 @@ def proxy(
                 limits=Limits(
                     body=max_body,
                     connections=max_connections,
+                    concurrent=max_requests,
                     rate=rate,
                     burst=burst,
                     quota=quota,
