@@ -583,6 +583,8 @@ class _MeteredStore:
         self.redaction = redaction_of(inner)
         self.session_values: object = getattr(inner, "session_values", None)
         """Copies of sessions in Redis, if there is a cache; they expire, so the quota does not count them."""
+        self.content_digest: object = getattr(inner, "content_digest", None)
+        """Makes the keyed digests in the ids of an encrypted store; None if the store is not encrypted."""
         durable = cast("Store | None", getattr(inner, "durable", None))
         self.durable = None if durable is None else _MeteredStore(durable, quota)
         """The durable store that `inner` caches, if `inner` is a cache; `ShortMemory` writes to it directly."""
