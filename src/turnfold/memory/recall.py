@@ -14,12 +14,20 @@ from functools import cache, partial
 from types import MappingProxyType
 from typing import NamedTuple
 
-from turnfold.errors import InvalidOption
+from turnfold.errors import InvalidOption, LimitExceeded
 from turnfold.memory.cached_conversation import ConversationCache
 from turnfold.memory.config import MemoryConfig
 from turnfold.memory.embedding_index import Meanings, parts_of
 from turnfold.memory.prompt_tail import recalled_text
-from turnfold.records import CLEARED, SESSION, Checkpoint, ClearedNote, Entry, read_note
+from turnfold.records import (
+    CLEARED,
+    SESSION,
+    Checkpoint,
+    ClearedNote,
+    Entry,
+    encode_message,
+    read_note,
+)
 from turnfold.runtime import Runtime
 from turnfold.search import (
     ALL_ENTRIES,
@@ -63,6 +71,8 @@ __all__ = (
 
 
 _MAX_HITS = 400
+_MOST_READ = 128 << 20
+"""Most bytes of the entries from which a recall chooses; twice as many are read as it returns."""
 """Most results that a search by words returns. Results inside the window are left out only after that."""
 _RECENT_SCORE = 1e-6
 """Score of an entry that is shown only because it is recent; below the score of any match."""
@@ -254,7 +264,7 @@ class Recaller:
             hits = _with_meaning(hits, meaning, head.seq)
             hits = dated.scored(hits, head, read=None, in_units=bool(meaning.near))
             hits = [hit for hit in hits if hit[0] != question][: max(limit * 2, 20)]
-        read = [(each, score) for seq, score in hits for each in await self._read(seq, seq)]
+        read = await self._read_hits(hits, limit)
         scores = {entry.seq: score for entry, score in read if entry.message.role != "system"}
         entries = {entry.seq: entry for entry, _ in read if entry.seq in scores}
         order = answers_first(query, terms, entries, scores)
@@ -264,6 +274,27 @@ class Recaller:
             )
             for entry, score in ((entries[seq], score) for seq, score in order[:limit])
         ]
+
+    async def _read_hits(
+        self, hits: Sequence[tuple[int, float]], limit: int
+    ) -> list[tuple[Entry, float]]:
+        """Return the entries of search hits with their scores; raises `LimitExceeded` if they are very large."""
+        found: list[tuple[Entry, float]] = []
+        size = 0
+        for seq, score in hits:
+            for each in await self._read(seq, seq):
+                size += len(encode_message(each.message))
+                if size > _MOST_READ:
+                    raise LimitExceeded(
+                        f"the entries to choose from have more than {_MOST_READ:,} bytes: recall fewer than "
+                        f"limit={limit}, or give tokens=",
+                        allowed=_MOST_READ,
+                        asked=size,
+                        unit="bytes",
+                        status=413,
+                    )
+                found.append((each, score))
+        return found
 
     async def passages(
         self,
