@@ -270,6 +270,8 @@ def _show(rounds: int, turns: int) -> None:
             most[one.what] += int((one.end - one.begin) * 1e6)
         for what, spent in most.most_common(12):
             print(f"   {spent / 1e6:.2f} s  {what[:230]}")
+        for one in sorted(mine, key=lambda one: one.begin - one.end)[: 8 * (kind == "lock")]:
+            print(f"   {(one.end - one.begin) * 1e3:.0f} ms at once  {one.what[:230]}")
 
 
 if __name__ == "__main__":
