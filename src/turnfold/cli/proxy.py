@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -96,6 +97,8 @@ def proxy(
         from turnfold.service import Limits
 
         _begin_logs(audit_log)
+        limits = Limits(body=max_body, connections=max_connections, concurrent=max_requests)
+        limits = replace(limits, rate=rate, burst=burst, quota=quota, stored=quota_bytes)
         run_proxy(
             ProxyOptions(
                 upstream=upstream,
@@ -111,15 +114,7 @@ def proxy(
                 tokens_file=tokens_file,
                 tenant=tenant,
                 allow_hosts=tuple(allow_host or ()),
-                limits=Limits(
-                    body=max_body,
-                    connections=max_connections,
-                    concurrent=max_requests,
-                    rate=rate,
-                    burst=burst,
-                    quota=quota,
-                    stored=quota_bytes,
-                ),
+                limits=limits,
                 read_seconds=timeout,
                 drain=drain,
             )
