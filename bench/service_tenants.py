@@ -5,7 +5,8 @@ never the same twice, and searches for as many words as the service takes. It ta
 alone and beside are measured in short windows, one after the other, on the same file. A window alone begins when the
 service has nothing left to do.
 
-`python -m bench.service_tenants` prints the figures with what the service did during the slowest turns.
+`python -m bench.service_tenants ROUNDS TURNS` prints the figures with what the service did during the slowest turns,
+and the figures of each round as soon as it has ended.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
 from time import perf_counter
@@ -74,8 +76,13 @@ class QuietTurns:
         return {kind: found[kind] / whole for kind in KINDS}
 
 
-def measure_quiet(*, rounds: int, turns: int, causes: bool = False) -> QuietTurns:
-    """Measure `turns` turns alone, then as many beside the hostile tenant, and so on for some rounds."""
+def measure_quiet(
+    *, rounds: int, turns: int, causes: bool = False, note: Callable[[str], None] = lambda _: None
+) -> QuietTurns:
+    """Measure `turns` turns alone, then as many beside the hostile tenant, and so on for some rounds.
+
+    `note` is called with a line about each part that has ended.
+    """
     measured, tokens = QuietTurns(), dict[str, str]()
     with scratch() as folder:
         for name in ("quiet", "hostile"):
@@ -85,13 +92,20 @@ def measure_quiet(*, rounds: int, turns: int, causes: bool = False) -> QuietTurn
         with _service(folder, record if causes else None) as (url, service):
             asyncio.run(_turns(url, tokens["quiet"], turns))  # until everything is warm
             with _hostile(url, tokens["hostile"]) as hostile:
-                for _ in range(rounds):
-                    _wait_until_idle(service)
+                for number in range(1, rounds + 1):
+                    waited = _wait_until_idle(service)
                     measured.alone.append(asyncio.run(_turns(url, tokens["quiet"], turns)))
                     _tell(hostile, "go")
                     time.sleep(1.0)
                     measured.beside.append(asyncio.run(_turns(url, tokens["quiet"], turns)))
-                    _tell(hostile, "rest")
+                    begin = perf_counter()
+                    sent = _tell(hostile, "rest")
+                    note(
+                        f"round {number}: alone {_shown(measured.alone[-1])}; "
+                        f"beside {_shown(measured.beside[-1])}; idle after {waited:.0f} s, "
+                        f"the hostile tenant has sent {sent} requests, the last ended after "
+                        f"{perf_counter() - begin:.0f} s"
+                    )
         if causes:
             measured.intervals = read_intervals(record)
     return measured
@@ -102,16 +116,19 @@ def _service(folder: Path, record: Path | None) -> Iterator[tuple[str, int]]:
     store, tokens = f"sqlite:///{folder / 'chat.db'}", str(folder / "tokens.json")
     words = ["serve", "--store", store, "--port", "0", "--tokens-file", tokens]
     program = ["bench.service_causes", str(record)] if record else ["turnfold"]
-    process = subprocess.Popen(  # noqa: S603 (words written here)
-        [sys.executable, "-m", *program, *words], stderr=subprocess.PIPE, text=True
-    )
-    assert process.stderr is not None
+    log = folder / "service.log"  # a pipe that nobody reads would stop the service when it is full
+    with log.open("w") as written:
+        process = subprocess.Popen(  # noqa: S603 (words written here)
+            [sys.executable, "-m", *program, *words], stderr=written
+        )
     try:
-        line = next(line for line in process.stderr if "listening on " in line)
-        yield line.split("listening on ")[1].strip(), process.pid
+        while "listening on " not in log.read_text():
+            assert process.poll() is None, log.read_text()
+            time.sleep(0.05)
+        yield log.read_text().split("listening on ")[1].split()[0], process.pid
     finally:
         process.terminate()
-        process.communicate()
+        process.wait()
 
 
 @contextmanager
@@ -129,25 +146,36 @@ def _hostile(url: str, token: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def _tell(hostile: subprocess.Popen[str], word: str) -> None:
-    """Tell the hostile tenant to go on or to rest, and wait until it does."""
+def _tell(hostile: subprocess.Popen[str], word: str) -> int:
+    """Tell the hostile tenant to go on or to rest, wait until it does, and return how many requests it has sent."""
     assert hostile.stdin is not None
     assert hostile.stdout is not None
     hostile.stdin.write(f"{word}\n")
     hostile.stdin.flush()
-    assert hostile.stdout.readline().strip() == word, "the hostile tenant has ended"
+    told, _, sent = hostile.stdout.readline().strip().partition(" ")
+    assert told == word, "the hostile tenant has ended"
+    return int(sent)
 
 
-def _wait_until_idle(process: int) -> None:
-    """Wait until a process has used no processor for a while: what was written is indexed, queues are empty."""
-    tick, before = os.sysconf("SC_CLK_TCK"), -1.0
+def _wait_until_idle(process: int) -> float:
+    """Wait until a process has used no processor for a while: what was written is indexed, queues are empty.
+
+    Returns how many seconds that took.
+    """
+    tick, before, begin = os.sysconf("SC_CLK_TCK"), -1.0, perf_counter()
     for _ in range(240):
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         used = (int(fields[11]) + int(fields[12])) / tick
         if used - before < 0.03:
-            return
+            break
         before = used
         time.sleep(0.5)
+    return perf_counter() - begin
+
+
+def _shown(turns: Sequence[Turn]) -> str:
+    seconds = [end - begin for begin, end in turns]
+    return " / ".join(f"{percentile(seconds, share) * 1e3:.0f}" for share in (0.5, 0.9, 0.99))
 
 
 async def _turns(url: str, token: str, many: int) -> list[Turn]:
@@ -186,9 +214,14 @@ async def _attack(url: str, token: str) -> None:
                 busy["requests"] += 1
                 await links.ask(f"h{asker}", "POST", where, body())
                 busy["requests"] -= 1
+                busy["sent"] += 1
 
     async def listen() -> None:
-        while word := (await asyncio.to_thread(sys.stdin.readline)).strip():
+        reader = asyncio.StreamReader()
+        loop = asyncio.get_running_loop()
+        # No thread reads it: one that waits for a line would keep this process from ending when a request fails.
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+        while word := (await reader.readline()).decode().strip():
             if word == "go":
                 going.set()
             else:
@@ -196,13 +229,15 @@ async def _attack(url: str, token: str) -> None:
                 while busy["requests"]:  # noqa: ASYNC110 (until all of them have ended)
                     await asyncio.sleep(0.05)
                 links.close()
-            print(word, flush=True)
+            print(word, busy["sent"], flush=True)
 
     await asyncio.gather(listen(), *map(ask, range(CONNECTIONS)))
 
 
 def _show(rounds: int, turns: int) -> None:
-    measured = measure_quiet(rounds=rounds, turns=turns, causes=True)
+    measured = measure_quiet(
+        rounds=rounds, turns=turns, causes=True, note=partial(print, flush=True)
+    )
     for name, windows in (("alone", measured.alone), ("beside", measured.beside)):
         seconds = [end - begin for each in windows for begin, end in each]
         figures = ", ".join(
@@ -235,6 +270,8 @@ def _show(rounds: int, turns: int) -> None:
             most[one.what] += int((one.end - one.begin) * 1e6)
         for what, spent in most.most_common(12):
             print(f"   {spent / 1e6:.2f} s  {what[:230]}")
+        for one in sorted(mine, key=lambda one: one.begin - one.end)[: 8 * (kind == "lock")]:
+            print(f"   {(one.end - one.begin) * 1e3:.0f} ms at once  {one.what[:230]}")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import httpx2
 import pytest
 from typer.testing import CliRunner
 
-from tests.proxy.running import served, texts_of
+from tests.proxy.running import Arrived, Told, served, texts_of
 from tests.proxy.test_histories import parrot, user
 from tests.proxy.test_transparency import CHAT
 from turnfold import proxy as package
@@ -106,9 +108,97 @@ def test_the_command_takes_the_limits_of_the_service(monkeypatch: pytest.MonkeyP
 
     made: list[Limits] = []
     monkeypatch.setattr(package, "run_proxy", lambda options: made.append(options.limits))
-    words = (
-        "proxy --upstream http://x --max-body 9 --max-connections 8 --rate 7 --burst 6 --quota 5"
+    words = "proxy --upstream http://x --max-body 9 --max-requests 3 --rate 7 --burst 6 --quota 5"
+    result = CliRunner().invoke(
+        app, [*words.split(), "--quota-bytes", "4", "--max-connections", "8"]
     )
-    result = CliRunner().invoke(app, [*words.split(), "--quota-bytes", "4"])
     assert result.exit_code == 0, result.output
-    assert made == [Limits(body=9, connections=8, rate=7, burst=6, quota=5, stored=4)]
+    assert made == [Limits(body=9, connections=8, concurrent=3, rate=7, burst=6, quota=5, stored=4)]
+
+
+@pytest.fixture
+def tenants(tmp_path: Path) -> tuple[dict[str, str], dict[str, Any]]:
+    """Headers with a token by tenant, and the options of a proxy that knows them."""
+    tokens = {}
+    for name in ("a", "b"):
+        secret, line = new_token(name, name, ["read", "write"], now=time.time())
+        TokenFile(tmp_path / "tokens.json").add(line)
+        tokens[name] = secret
+    return tokens, {"store": f"sqlite:///{tmp_path}/a.db", "tokens_file": tmp_path / "tokens.json"}
+
+
+def test_answers_that_do_not_end_take_no_place_of_another_tenant(
+    tenants: tuple[dict[str, str], dict[str, Any]],
+) -> None:
+    """A request has its place until its response has ended: those passed on unchanged, and model calls."""
+    tokens, options = tenants
+    options["limits"] = Limits(body=BODY, concurrent=2, queued=0)
+    end = threading.Event()
+
+    def say(_: Arrived) -> Told:
+        return Told([b"{}", b" "], hold=end)
+
+    with served(say, **options) as (provider, http), ExitStack() as open_ones:
+        a, b = ({"x-turnfold-token": tokens[name]} for name in "ab")
+        body = {"model": "gpt-4o", "messages": [user("hi")]}
+        for method, path, content in (("GET", "/v1/models", None), ("POST", f"/s/s{CHAT}", body)):
+            first = open_ones.enter_context(http.stream(method, path, json=content, headers=a))
+            assert first.status_code == 200
+        for each in (http.get("/v1/models", headers=a), post(http, "hi", **a)):
+            assert (each.status_code, each.headers["retry-after"]) == (429, "1")
+            assert "2 requests of this tenant run or wait" in each.json()["error"]["message"]
+        with http.stream("GET", "/v1/models", headers=b) as other:
+            assert other.status_code == 200
+        assert len(provider.seen) == 3
+        end.set()
+
+
+def test_the_bodies_of_a_tenant_have_a_limit_together(
+    tenants: tuple[dict[str, str], dict[str, Any]],
+) -> None:
+    """Each connection could hold a whole body in memory, before and after the provider has it."""
+    tokens, options = tenants
+    options["limits"] = Limits(body=5_000)
+    end = threading.Event()
+
+    def say(_: Arrived) -> Told:
+        return Told([b"{}", b" "], hold=end)
+
+    with served(say, **options) as (provider, http), ExitStack() as open_ones:
+        a, b = ({"x-turnfold-token": tokens[name]} for name in "ab")
+        body = {"model": "gpt-4o", "messages": [user("x" * 4_500)]}
+        for number in range(4):
+            path = f"/s/s{number}{CHAT}"
+            first = open_ones.enter_context(http.stream("POST", path, json=body, headers=a))
+            assert first.status_code == 200
+        refused = post(http, "x" * 4_500, session="three", **a)
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+        assert "the limit is 20,000 bytes" in refused.json()["error"]["message"]
+        end.set()
+        assert post(http, "x" * 4_500, session="three", **b).status_code == 200
+        open_ones.close()
+        assert post(http, "x" * 4_500, session="three", **a).status_code == 200
+        assert len(provider.seen) == 6
+
+
+def test_strangers_end_no_answer_of_a_client(
+    tenants: tuple[dict[str, str], dict[str, Any]],
+) -> None:
+    """Connections without a token are closed first when there are too many."""
+    tokens, options = tenants
+    options["limits"] = Limits(body=BODY, connections=8)
+    end = threading.Event()
+
+    def say(_: Arrived) -> Told:
+        return Told([b"{}", b" "], hold=end)
+
+    with served(say, **options) as (_, http), ExitStack() as strangers:
+        a = {"x-turnfold-token": tokens["a"]}
+        with http.stream("GET", "/v1/models", headers=a) as answer:
+            assert answer.status_code == 200
+            where = http.base_url.host, http.base_url.port
+            for _ in range(24):
+                stranger = strangers.enter_context(socket.create_connection(where))
+                stranger.sendall(b"GET /v1/models HTTP/1.1\r\n")
+            end.set()
+            assert answer.read() == b"{} "

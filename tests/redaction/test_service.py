@@ -16,12 +16,11 @@ pytest.importorskip("mcp", reason="needs the extra 'mcp'")
 from tests.redaction.test_stored import SECRETS, bytes_of, found_in, said
 from tests.service.running import running
 from turnfold.cli.app import app
-from turnfold.memory import pins_and_state
 from turnfold.records import session_notes
 from turnfold.redaction import Redactor, find_secrets
 from turnfold.rules import standing_rule
 from turnfold.service import ServiceOptions, idempotent_replies, mcp_beside
-from turnfold.service.mcp import tools
+from turnfold.stores import content_digests
 
 
 def call(tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -70,7 +69,7 @@ def test_no_digest_of_a_secret_is_stored(tmp_path: Path) -> None:
         running(options, besides=(mcp_beside,)) as service,
         service.client() as client,
     ):
-        for module in (tools, idempotent_replies, pins_and_state, standing_rule, session_notes):
+        for module in (content_digests, idempotent_replies, standing_rule, session_notes):
             patch.setattr(module, "blake2b", noted, raising=False)
 
         def remember(text: str) -> Any:

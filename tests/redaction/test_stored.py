@@ -436,7 +436,8 @@ def test_every_method_of_a_store_is_redacted_or_writes_nothing() -> None:
     writes |= {"delete", "drop_checkpoint", "abilities"}
     own = {name for name in vars(RedactingStore) if not name.startswith("_")} | {"abilities"}
     assert own == writes
-    assert methods - writes == _PASSED
+    of_encrypted_stores = {"content_digest"}
+    assert (methods - writes) | of_encrypted_stores == _PASSED
 
 
 def test_no_other_way_into_the_store_is_open() -> None:

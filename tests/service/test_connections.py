@@ -11,7 +11,7 @@ from typing import Any, cast
 import httpx2
 import pytest
 
-from tests.service.running import PATIENCE, Running, running
+from tests.service.running import PATIENCE, Running, make_tokens, running
 from turnfold.errors import InvalidOption
 from turnfold.service import Limits, ServiceOptions
 from turnfold.service import server as server_module
@@ -309,3 +309,31 @@ def test_a_probe_does_not_ask_the_store_each_time(tmp_path: Path) -> None:
 def test_limits_that_make_no_sense_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(InvalidOption):
         Limits(**wrong)
+
+
+@pytest.mark.parametrize("token", [False, True])
+def test_a_body_in_tiny_pieces_is_refused(tmp_path: Path, *, token: bool) -> None:
+    """40,000 chunks of a byte came with one read, and the event loop did nothing else until all were parsed."""
+    tokens = make_tokens(tmp_path / "tokens.json", ("a", "a", ("read", "write")))
+    options = ServiceOptions(
+        store=f"sqlite:///{tmp_path / 'chat.db'}", tokens_file=tmp_path / "tokens.json"
+    )
+    head = POST + b"Transfer-Encoding: chunked\r\n"
+    if token:
+        head += f"Authorization: Bearer {tokens['a']}\r\n".encode()
+    with running(options) as service, service.client(tokens["a"]) as client:
+        with connect(service) as connection:
+            connection.sendall(head + b"\r\n" + b"1\r\n \r\n" * 5_000)
+            assert b"HTTP/1.1 200" not in rest(connection)
+        assert client.get("/v1/sessions").json()["conversations"] == []
+
+
+@pytest.mark.parametrize(("size", "pieces"), [(1, 900), (100, 5_000)])
+def test_a_body_in_small_pieces_is_read(tmp_path: Path, size: int, pieces: int) -> None:
+    options = ServiceOptions(store=f"sqlite:///{tmp_path / 'chat.db'}")
+    said = b'{"content":"hi"}'
+    sent = b"".join(b"%x\r\n%s\r\n" % (size, b" " * size) for _ in range(pieces))
+    sent += b"%x\r\n%s\r\n0\r\n\r\n" % (len(said), said)
+    with running(options) as service, connect(service) as connection:
+        connection.sendall(POST + b"Transfer-Encoding: chunked\r\n\r\n" + sent)
+        assert whole_answer(connection).startswith(b"HTTP/1.1 200")

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from turnfold.budget import Budget, Shares, WaterMarks
-from turnfold.errors import InvalidRecord
+from turnfold.errors import InvalidBudget, InvalidRecord
 from turnfold.memory import ErasureReceipt, RecallMode
 from turnfold.records import (
     RESULT,
@@ -122,6 +122,8 @@ Count: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 _Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=512)]
 _Key: TypeAlias = Annotated[str, Meta(max_length=512)]
 _Tokens: TypeAlias = Annotated[int, Meta(ge=1, le=(1 << 63) - 1)]
+_LARGEST_BUDGET: Final = 10_000_000
+"""Most tokens of a budget in a request: above the context windows of all models, and a context still fits in memory."""
 _MOST_TOKENS: Final = 10**12
 """Most tokens that the reported usage of a model call may have: far above any real call, far below what overflows a
 sum."""
@@ -186,7 +188,12 @@ class BudgetBody(Body):
     marks: dict[Literal["low", "snap", "folded"], float] = {}
 
     def budget(self) -> Budget:
-        """Return these limits as a `Budget`; raises `InvalidBudget` if the numbers contradict each other."""
+        """Return these limits as a `Budget`; raises `InvalidBudget` if they contradict each other or are too large."""
+        tokens = max(self.max_tokens, self.context_window)
+        if tokens > _LARGEST_BUDGET:
+            raise InvalidBudget(
+                f"a budget of {tokens:,} tokens is more than a service takes: give at most {_LARGEST_BUDGET:,}"
+            )
         return Budget(
             context_window=self.context_window,
             reserve_ratio=self.reserve_ratio,

@@ -176,6 +176,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Also show the earlier entries that match these words.": "还显示与这些词相符的较早记录。",
     "Maximum number of bytes that a tenant may store; 0 for no limit.": "一个租户最多可保存的字节数；0 表示不限。",
     "Largest request body in bytes.": "一个请求的字节数。",
+    "Requests of a tenant that run at once, model calls included.": "一个租户同时运行的请求数，包括模型调用。",
     "ChatGPT: also import abandoned branches.": "ChatGPT：也包括被放弃的分支。",
     "Model to count tokens and costs for. Default: that of the session.": "按此模型计数和计价。默认：会话自己的模型。",
     "Model to count tokens and costs for.": "按此模型计数和计价。",

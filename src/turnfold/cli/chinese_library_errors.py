@@ -209,6 +209,10 @@ _STORES: Final[Mapping[str, str]] = {
     "Restore the store from a backup": "会话 {mark} 保存的密钥已损坏：用加密它的密钥 {key} 也解不开。请从备份恢复存储",
     "conversation {name} was written without encryption: export it with a store that has no key, and import it into an "
     "encrypted one": "会话 {name} 写入时没有加密：请用不带密钥的存储导出，再导入加密的存储",
+    "conversation {mark} was written in plain text while another process encrypted the store; the text has been "
+    "removed again: write it with the key, to a conversation with another id": (
+        "会话 {mark} 在另一个进程加密存储时被写入了明文，这些明文已被移除：请使用密钥写入另一个 id 的会话"
+    ),
     "conversation {mark} was written in plain text while another process encrypted the store: delete it, and write it "
     "again with the key": "别的进程加密存储时，会话 {mark} 以明文写入：请删除它，再用密钥写入",
     "the store has encrypted conversations, which cannot be searched. Nothing was shown or written. Give the key: "

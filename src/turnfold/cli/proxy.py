@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -53,6 +54,9 @@ _Session = Annotated[
 ]
 _Tenant = Annotated[str, typer.Option(help="Tenant to serve if there is no token file.")]
 _Body = Annotated[int, typer.Option(help="Largest request body in bytes.")]
+_Requests = Annotated[
+    int, typer.Option(help="Requests of a tenant that run at once, model calls included.")
+]
 _Silent = Annotated[
     float, typer.Option(help="Longest time without data from the provider, in seconds.")
 ]
@@ -75,6 +79,7 @@ def proxy(
     tenant: _Tenant = "default",
     max_body: _Body = 64 * 1024 * 1024,
     max_connections: ConnectionsOption = 1_000,
+    max_requests: _Requests = 256,
     rate: RateOption = 0.0,
     burst: BurstOption = 100,
     quota: QuotaOption = 0,
@@ -92,6 +97,8 @@ def proxy(
         from turnfold.service import Limits
 
         _begin_logs(audit_log)
+        limits = Limits(body=max_body, connections=max_connections, concurrent=max_requests)
+        limits = replace(limits, rate=rate, burst=burst, quota=quota, stored=quota_bytes)
         run_proxy(
             ProxyOptions(
                 upstream=upstream,
@@ -107,14 +114,7 @@ def proxy(
                 tokens_file=tokens_file,
                 tenant=tenant,
                 allow_hosts=tuple(allow_host or ()),
-                limits=Limits(
-                    body=max_body,
-                    connections=max_connections,
-                    rate=rate,
-                    burst=burst,
-                    quota=quota,
-                    stored=quota_bytes,
-                ),
+                limits=limits,
                 read_seconds=timeout,
                 drain=drain,
             )

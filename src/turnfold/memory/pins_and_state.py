@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
-from hashlib import blake2b
 from typing import NoReturn
 
 import msgspec
@@ -32,7 +31,7 @@ from turnfold.records import (
     write_note,
 )
 from turnfold.runtime import Runtime
-from turnfold.stores import redaction_of
+from turnfold.stores import content_digest, plain_digest, redaction_of
 
 __all__ = (
     "AsyncState",
@@ -136,8 +135,16 @@ class Pins:
             raise InvalidOption("cannot pin an empty text: give content=, or seq= for an entry")
         if redaction := redaction_of(self.cache.store):
             text = await redaction.text(self.cache.scope, self.cache.conversation, text)
-        name = key or blake2b(text.encode(), digest_size=6).hexdigest()
-        return await self._pin(name, text)
+        return await self._pin(key or await self._key_of(text), text)
+
+    async def _key_of(self, text: str) -> str:
+        """Return the key of a pin that is given none: the same for the same text."""
+        cache, known = self.cache, plain_digest(text, size=6)
+        made = await content_digest(cache.store, cache.scope, cache.conversation, text, size=6)
+        if made == known:
+            return known
+        # An earlier release did not key it.
+        return known if known in await self.current() else made
 
     async def pin_entry(self, seq: int, key: str, expected: Message | None = None) -> str:
         """Pin the text of log entry `seq` and return the pin's key, by default `entry-<seq>`.

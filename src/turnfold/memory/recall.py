@@ -14,13 +14,13 @@ from functools import cache, partial
 from types import MappingProxyType
 from typing import NamedTuple
 
-from turnfold.errors import InvalidOption
+from turnfold.errors import InvalidOption, LimitExceeded
 from turnfold.memory.cached_conversation import ConversationCache
 from turnfold.memory.cleared_entries import cleared_upto
 from turnfold.memory.config import MemoryConfig
 from turnfold.memory.embedding_index import Meanings, parts_of
 from turnfold.memory.prompt_tail import recalled_text
-from turnfold.records import Checkpoint, Entry
+from turnfold.records import Checkpoint, Entry, encode_message
 from turnfold.runtime import Runtime
 from turnfold.search import (
     ALL_ENTRIES,
@@ -64,6 +64,10 @@ __all__ = (
 
 _MAX_HITS = 400
 """Most results that a search by words returns. Results inside the window are left out only after that."""
+_MOST_READ = 128 << 20
+"""Most bytes of the entries from which a recall chooses; twice as many are read as it returns."""
+_READ_AT_ONCE = 40
+"""Number of matches that one request reads."""
 _RECENT_SCORE = 1e-6
 """Score of an entry that is shown only because it is recent; below the score of any match."""
 _FOLLOWED_SHARE = 0.8
@@ -250,8 +254,7 @@ class Recaller:
             hits = _with_meaning(hits, meaning, head.seq)
             hits = dated.scored(hits, head, read=None, in_units=bool(meaning.near))
             hits = [hit for hit in hits if hit[0] != question][: max(limit * 2, 20)]
-        read = await self._read_each(seq for seq, _ in hits)
-        entries = {entry.seq: entry for entry in read if entry.message.role != "system"}
+        entries = await self._read_hits([seq for seq, _ in hits], limit)
         scores = {seq: score for seq, score in hits if seq in entries}
         order = answers_first(query, terms, entries, scores)
         return [
@@ -260,6 +263,28 @@ class Recaller:
             )
             for entry, score in ((entries[seq], score) for seq, score in order[:limit])
         ]
+
+    async def _read_hits(self, seqs: Sequence[int], limit: int) -> dict[int, Entry]:
+        """Return the entries at these log positions, without system messages, by position.
+
+        Raises `LimitExceeded` if they are very large.
+        """
+        found: dict[int, Entry] = {}
+        size = 0
+        for start in range(0, len(seqs), _READ_AT_ONCE):
+            for each in await self._read_each(seqs[start : start + _READ_AT_ONCE]):
+                size += len(encode_message(each.message))
+                if size > _MOST_READ:
+                    raise LimitExceeded(
+                        f"the entries to choose from have more than {_MOST_READ:,} bytes: recall fewer than "
+                        f"limit={limit}, or give tokens=",
+                        allowed=_MOST_READ,
+                        asked=size,
+                        unit="bytes",
+                        status=413,
+                    )
+                found[each.seq] = each
+        return {seq: entry for seq, entry in found.items() if entry.message.role != "system"}
 
     async def passages(
         self,

@@ -63,7 +63,9 @@ from turnfold.proxy.upstream import RawHeaders, Upstream, UpstreamResponse, end_
 from turnfold.records import Message
 from turnfold.runtime import AsyncRuntime
 from turnfold.service import (
+    CALLER,
     LOOPBACK,
+    BodyMemory,
     Caller,
     Quota,
     RateLimit,
@@ -98,6 +100,9 @@ _DISCONNECTED: Final = 499
 """Status in the audit log of a request whose client disconnected before the response began."""
 _LARGE: Final = 64 * 1024
 """Most bytes of a request body that is decoded on the event loop; a larger one is decoded in a thread."""
+_BODIES: Final = 4
+"""Most request bodies of the largest size that a tenant may have in memory at once, until their responses have ended.
+"""
 _LARGEST_ERROR: Final = 1 << 20
 """Most bytes of the provider's error response that are read to find its reason, before the response is passed on."""
 _REMEDIES: Final[Mapping[str, str]] = {
@@ -195,6 +200,10 @@ class ProxyApp:
             rate_limit=RateLimit(limits.rate, limits.burst),
         )
         self._slots = RequestSlots(limits)
+        """Limits how many model calls of a tenant are prepared at once."""
+        self._exchanges = RequestSlots(limits)
+        """Limits how many requests of a tenant run at once, until their responses have ended."""
+        self._bodies = BodyMemory(_BODIES * limits.body)
         config = make_config(
             options.store,
             AsyncRuntime(),
@@ -235,7 +244,8 @@ class ProxyApp:
             await send(message)
 
         try:
-            await self._answer(exchange, receive, tracked, done)
+            done.caller = scope[CALLER] = self._caller(exchange)
+            await self._admitted(exchange, receive, tracked, done, done.caller)
         except ClientDisconnect:
             pass
         except Exception as error:
@@ -255,16 +265,36 @@ class ProxyApp:
         finally:
             done.record()
 
-    async def _answer(self, exchange: _Exchange, receive: Receive, send: Send, done: _Done) -> None:
+    def _caller(self, exchange: _Exchange) -> Caller:
+        """Return the sender of a request; raises an error if the request is not accepted."""
         check_framing(exchange.headers)
         self._gate.check_host(exchange.headers)
         if exchange.headers.get("upgrade", "").lower() == "websocket":
             # Codex asks for a WebSocket first; with this status it takes HTTP at once, with others after five attempts.
             raise RequestRefused("WebSocket connections are not passed on: use HTTP", status=426)
         token = exchange.headers.get(_TOKEN, "")
-        caller = self._gate.caller({"authorization": f"Bearer {token}"} if token else {})
-        done.caller = caller
+        return self._gate.caller({"authorization": f"Bearer {token}"} if token else {})
+
+    async def _admitted(
+        self, exchange: _Exchange, receive: Receive, send: Send, done: _Done, caller: Caller
+    ) -> None:
+        """Answer a request in a place of its tenant, which it has until its response has ended."""
         caller.require(Right.READ, Right.WRITE)
+        with self._bodies.hold(caller.tenant) as take:
+            async with self._exchanges.hold(caller.tenant, heavy=False, endless=True):
+                await self._answer(exchange, receive, send, done, tenant=caller.tenant, take=take)
+
+    async def _answer(
+        self,
+        exchange: _Exchange,
+        receive: Receive,
+        send: Send,
+        done: _Done,
+        *,
+        tenant: str,
+        take: Callable[[int], None],
+    ) -> None:
+        """Pass a request on and relay the response; `take` is called with the size of each piece of a kept body."""
         done.operation = "pass_through"
         off = exchange.headers.get(_SWITCH, "").strip().lower() == "off"
         call: PreparedCall | None = None
@@ -273,9 +303,9 @@ class ProxyApp:
             sending = self._sending(exchange, _pieces(receive))
             await asyncio.wait([sending])  # it reads the body of the request meanwhile
         else:
-            content = await _whole_body(receive, self._options.limits.body)
+            content = await _whole_body(receive, self._options.limits.body, take)
             sending, call, note = await self._stored(
-                exchange, exchange.format, content, caller.tenant, done
+                exchange, exchange.format, content, tenant, done
             )
         if call is None and not off:
             self._warn_not_stored(exchange, note)
@@ -548,7 +578,7 @@ async def _pieces(receive: Receive) -> AsyncGenerator[bytes]:
             return
 
 
-async def _whole_body(receive: Receive, limit: int) -> bytes:
+async def _whole_body(receive: Receive, limit: int, take: Callable[[int], None]) -> bytes:
     found: list[bytes] = []
     size = 0
     async for piece in _pieces(receive):
@@ -560,6 +590,7 @@ async def _whole_body(receive: Receive, limit: int) -> bytes:
                 asked=size,
                 status=413,
             )
+        take(len(piece))
         found.append(piece)
     return b"".join(found)
 

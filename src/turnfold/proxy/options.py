@@ -17,7 +17,8 @@ __all__ = ("ProxyOptions",)
 
 
 def _limits() -> Limits:
-    return Limits(body=64 << 20)
+    # More requests at once than in a service, because each of them waits for a model.
+    return Limits(body=64 << 20, concurrent=256)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
         check_listening,
         new_token,
     )
-    from turnfold.service.concurrency import RequestSlots
-    from turnfold.service.endpoint import check_framing, check_values
+    from turnfold.service.concurrency import BodyMemory, RequestSlots
+    from turnfold.service.endpoint import CALLER, check_framing, check_values
     from turnfold.service.inspector.html import ROOT
     from turnfold.service.inspector.routes import inspector_beside, inspector_routes
     from turnfold.service.limits import Limits, Quota, RateLimit
@@ -37,8 +37,10 @@ if TYPE_CHECKING:
     from turnfold.service.state import ServiceState
 
 __all__ = (
+    "CALLER",
     "LOOPBACK",
     "ROOT",
+    "BodyMemory",
     "Caller",
     "ExtraRoutes",
     "GuardedApp",
@@ -78,8 +80,8 @@ _HOMES = {
     "turnfold.service.app": "GuardedApp make_app",
     "turnfold.service.audit_log": "record_request request_id write_audit_log",
     "turnfold.service.auth": "LOOPBACK Caller LocalAccess RequestGate TokenFile TokenRing check_listening new_token",
-    "turnfold.service.concurrency": "RequestSlots",
-    "turnfold.service.endpoint": "check_framing check_values",
+    "turnfold.service.concurrency": "BodyMemory RequestSlots",
+    "turnfold.service.endpoint": "CALLER check_framing check_values",
     "turnfold.service.inspector.html": "ROOT",
     "turnfold.service.inspector.routes": "inspector_beside inspector_routes",
     "turnfold.service.limits": "Limits Quota RateLimit",

@@ -12,9 +12,9 @@ interpreter lock (`count_without_lock`).
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections import Counter, OrderedDict
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Final
@@ -25,7 +25,7 @@ from turnfold.runtime import Runtime
 from turnfold.service.limits import Limits
 from turnfold.tokens import TextCounter, TokenCounter
 
-__all__ = ("CountedTexts", "RequestSlots", "count_ahead", "with_counted_texts")
+__all__ = ("BodyMemory", "CountedTexts", "RequestSlots", "count_ahead", "with_counted_texts")
 
 
 _RETRY_SECONDS: Final = 1.0
@@ -101,12 +101,14 @@ class RequestSlots:
     """Tenant -> its semaphores; a tenant without requests has none."""
 
     @asynccontextmanager
-    async def hold(self, tenant: str, *, heavy: bool) -> AsyncGenerator[None]:
+    async def hold(
+        self, tenant: str, *, heavy: bool, endless: bool = False
+    ) -> AsyncGenerator[None]:
         """Context manager for one request: waits until the tenant may run it; `heavy` requests have a smaller limit.
 
         Raises `LimitExceeded` at once if the requests of the tenant that run or wait are too many together. A request
         that runs longer than the time limit is cancelled, and `LimitExceeded` is raised; the time that it waits does
-        not count.
+        not count. An `endless` request has no time limit.
         """
         limits = self.limits
         lane = self._lanes.get(tenant)
@@ -125,7 +127,7 @@ class RequestSlots:
         lane.inside += 1
         try:
             async with lane.heavy if heavy else lane.light:
-                deadline = asyncio.timeout(limits.request_seconds)
+                deadline = asyncio.timeout(None if endless else limits.request_seconds)
                 try:
                     async with deadline:
                         yield
@@ -141,3 +143,43 @@ class RequestSlots:
             lane.inside -= 1
             if not lane.inside:
                 del self._lanes[tenant]
+
+
+@dataclass(slots=True)
+class BodyMemory:
+    """Limits the bytes of the request bodies of a tenant that are in memory at once."""
+
+    most: int
+    _held: Counter[str] = field(default_factory=Counter[str])
+    """Bytes by tenant; a tenant without any has no entry."""
+
+    @contextmanager
+    def hold(self, tenant: str) -> Generator[Callable[[int], None]]:
+        """Context manager for one body; yields the function to call with the size of each piece that has arrived.
+
+        That function raises `LimitExceeded` if all bodies of the tenant would have too many bytes together.
+        """
+        own = 0
+
+        def take(size: int) -> None:
+            nonlocal own
+            held = self._held[tenant] + size
+            if held > self.most:
+                raise LimitExceeded(
+                    f"the bodies of the requests of this tenant that run have {held:,} bytes, the limit is "
+                    f"{self.most:,} bytes: try again later",
+                    allowed=self.most,
+                    used=held - size,
+                    asked=size,
+                    unit="bytes",
+                    again=_RETRY_SECONDS,
+                )
+            own += size
+            self._held[tenant] = held
+
+        try:
+            yield take
+        finally:
+            self._held[tenant] -= own
+            if not self._held[tenant]:
+                del self._held[tenant]

@@ -152,13 +152,13 @@ class Endpoint:
 
         if not keeps_reply:
             found = await result()
-            return found if isinstance(found, Response) else _json(msgspec.json.encode(found))
+            return found if isinstance(found, Response) else _json(_encoded(found, state.limits))
         recognised = b"\0".join([operation.name.encode(), repr(dict(request.params)).encode()])
         conversation = request.params.get("session") or request.conversation_id
         place = Tenant(caller.tenant), conversation
         reply = await state.replies.of(*place, request.key, recognised, sent)
         stored = await reply.stored()
-        return _json(stored or await reply.store(msgspec.json.encode(await result())))
+        return _json(stored or await reply.store(_encoded(await result(), state.limits)))
 
 
 def check_framing(headers: Mapping[str, str]) -> None:
@@ -305,6 +305,12 @@ def _unquoted(text: str) -> str:
         raise InvalidOption(
             "percent-encoded text in the request is not UTF-8: encode it as UTF-8 first"
         ) from None
+
+
+def _encoded(answer: object, limits: Limits) -> bytes:
+    content = msgspec.json.encode(answer)
+    limits.check_answer(len(content))
+    return content
 
 
 def _json(content: bytes) -> Response:

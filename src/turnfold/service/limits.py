@@ -66,7 +66,7 @@ ROW_BYTES: Final = 100
 
 _MOST_BUCKETS: Final = 10_000
 _LARGEST_ANSWER: Final = 64 << 20
-"""Most bytes of the entries in a response that cannot be read in pages; beyond that the request is refused."""
+"""Most bytes of a response; a request for more is refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,10 +177,10 @@ class Limits:
             )
 
     def check_answer(self, size: int) -> None:
-        """Raise `LimitExceeded` if the entries of a response have too many bytes."""
+        """Raise `LimitExceeded` if a response, or its entries, would have too many bytes."""
         if size > _LARGEST_ANSWER:
             raise LimitExceeded(
-                f"the entries have more than {_LARGEST_ANSWER:,} bytes; ask for fewer at once",
+                f"the answer would have more than {_LARGEST_ANSWER:,} bytes; ask for less at once",
                 allowed=_LARGEST_ANSWER,
                 asked=size,
                 status=413,
@@ -583,6 +583,8 @@ class _MeteredStore:
         self.redaction = redaction_of(inner)
         self.session_values: object = getattr(inner, "session_values", None)
         """Copies of sessions in Redis, if there is a cache; they expire, so the quota does not count them."""
+        self.content_digest: object = getattr(inner, "content_digest", None)
+        """Makes the keyed digests in the ids of an encrypted store; None if the store is not encrypted."""
         durable = cast("Store | None", getattr(inner, "durable", None))
         self.durable = None if durable is None else _MeteredStore(durable, quota)
         """The durable store that `inner` caches, if `inner` is a cache; `ShortMemory` writes to it directly."""

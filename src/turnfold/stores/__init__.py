@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         split_address,
         with_cache,
     )
+    from turnfold.stores.content_digests import content_digest, plain_digest
     from turnfold.stores.encryption.keys import EncryptionKey, read_key_file
     from turnfold.stores.encryption.refuse_encrypted import refuse_encrypted
     from turnfold.stores.encryption.store import EncryptedStore
@@ -111,6 +112,7 @@ __all__ = (
     "all_documents",
     "all_entries",
     "check_name",
+    "content_digest",
     "derived_conversations",
     "digest",
     "document_name",
@@ -127,6 +129,7 @@ __all__ = (
     "name_digest",
     "new_home",
     "open_store",
+    "plain_digest",
     "read_key_file",
     "redaction_of",
     "refuse_encrypted",
@@ -147,6 +150,7 @@ _HOMES = {
     "AdapterHomes adapters_in "
     "derived_conversations document_name erase_derived has_derived is_adapter_conversation is_home list_sessions "
     "name_digest new_home refuse_erased short_name",
+    "turnfold.stores.content_digests": "content_digest plain_digest",
     "turnfold.stores.encryption.keys": "EncryptionKey read_key_file",
     "turnfold.stores.encryption.refuse_encrypted": "refuse_encrypted",
     "turnfold.stores.encryption.store": "EncryptedStore",

@@ -88,7 +88,8 @@ _DERIVED: Final = frozenset({"call", "fold-call", WINDOW, STAND_IN, _KIND})
 """Kinds of documents that are made from texts that are already redacted, and need not be redacted again."""
 _PASSED: Final = frozenset(
     """blocking head view read read_ranges read_turn find tail live_checkpoint checkpoints get_document documents
-    drop_document conversations search capture health close""".split()
+    drop_document conversations search capture health close
+    content_digest""".split()
 )
 """Names of attributes that are passed on unchanged to the store behind this one, because they write nothing."""
 _VECTORS: Final = "meaning:"

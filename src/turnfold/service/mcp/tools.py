@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from hashlib import blake2b
 from typing import Final, TypeVar, cast
 
 import msgspec
@@ -37,7 +36,7 @@ from turnfold.service.mcp.schemas import (
     SessionsAnswer,
     SessionStanding,
 )
-from turnfold.stores import ConversationInfo, redaction_of
+from turnfold.stores import ConversationInfo, content_digest, plain_digest, redaction_of
 from turnfold.stores import list_sessions as store_sessions
 from turnfold.text import fence, json_line, one_line
 
@@ -48,6 +47,7 @@ __all__ = (
 )
 
 
+_REMEMBERED: Final = "remembered:"
 _BY_MODEL: Final = {"trust": "model"}
 """Metadata that marks a note as written by a model."""
 _PINNED: Final = "model:"
@@ -355,9 +355,13 @@ async def remember(request: McpRequest, arguments: RememberArguments) -> McpRepl
     text, redaction = arguments.text, redaction_of(request.memory.store)
     if redaction is not None:  # a digest of a secret would confirm a guess of it
         text = await redaction.text(request.memory.scope, session.id, text)
-    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    store, scope = request.memory.store, request.memory.scope
+    digest = await content_digest(store, scope, session.id, text, size=16)
+    unkeyed = plain_digest(text, size=16)
+    if digest != unkeyed and await session.by_client_id([f"{_REMEMBERED}{unkeyed}"]):
+        digest = unkeyed  # of an earlier release, which did not key it
     note = Message("assistant", text, metadata=_BY_MODEL)
-    done = await session.add(note, client_id=f"remembered:{digest}")
+    done = await session.add(note, client_id=f"{_REMEMBERED}{digest}")
     pinned = ""
     if arguments.pin:
         # Pin the entry and not the text: it is shown as written by a model, and erasing the note removes the pin.

@@ -122,6 +122,11 @@ class DataKey:
         except (InvalidTag, ValueError):
             return None
 
+    def digest(self, data: bytes, size: int) -> str:
+        """Return a digest of `size` bytes that nobody can compute without this key."""
+        key = blake2b(self.secret, person=b"turnfold digest").digest()
+        return blake2b(data, key=key, digest_size=size).hexdigest()
+
     def _associated(self, place: Sequence[object]) -> bytes:
         return msgspec.json.encode((self.tenant, self.conversation, *place))
 

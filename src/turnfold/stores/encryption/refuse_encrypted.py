@@ -7,9 +7,10 @@ read, to be exported, and deleted.
 
 Everything that is read is checked for encrypted content. Before the first write of this process to a conversation, the
 store is asked whether it is encrypted: whether it has the mark of the first write with a key, or, for a store of an
-earlier release, any wrapped key of the tenant. After the first write to a new conversation and before it is
-acknowledged, the mark is looked for once more: either this process sees the mark of one that writes with a key for the
-first time, or its own write came before it.
+earlier release, any wrapped key of the tenant. The first entries of a conversation are appended only if it is still
+empty. After the first write to a new conversation and before it is acknowledged, the mark is looked for once more:
+either this process sees the mark of one that writes with a key for the first time, and takes its write back, or its own
+write came before it.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequen
 from contextlib import asynccontextmanager
 from typing import Any, Final, cast
 
-from turnfold.errors import WrongKey
-from turnfold.records import Checkpoint, Document, Entry, Message, NewEntry
+from turnfold.errors import Conflict, WrongKey
+from turnfold.records import Checkpoint, Document, Entry, Message, NewEntry, erased_message
 from turnfold.search import ALL_ENTRIES, Hit, Within
 from turnfold.stores.encryption.keys import (
     any_key_conversation,
@@ -59,6 +60,7 @@ __all__ = ("refuse_encrypted",)
 
 
 _MAX_PLAIN: Final = 10_000
+_TAKEN_BACK: Final = "written without the encryption key"
 _REMEDY: Final = (
     "Nothing was shown or written. Give the key: encryption_key=, or for commands and the service "
     "--encryption-key-file PATH or TURNFOLD_ENCRYPTION_KEY_FILE"
@@ -76,12 +78,11 @@ def refuse_encrypted(store: Store) -> Store:
 
 
 class _Gate:
-    """Lock for the first appends to a conversation: one caller checks that they are allowed, the others wait."""
+    """Lock for the first appends to a conversation: one caller appends, the others wait until that is allowed."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()  # wakes waiters in the order of their calls
         self.inside = 0
-        self.checked = False
 
 
 class _KeylessStore:
@@ -114,11 +115,33 @@ class _KeylessStore:
     ) -> Appended:
         place = (scope.tenant, conversation)
         if place not in self._writable or self._gates:
-            async with self._checked_in_order(scope, conversation):
-                done = await self._inner.append(scope, conversation, entries, expect=expect)
-            await self._confirm_write(scope, conversation)
-            return done
+            async with self._first_in_order(scope, conversation) as first:
+                if first:
+                    return await self._append_first(scope, conversation, entries, expect)
+                return await self._inner.append(scope, conversation, entries, expect=expect)
         return await self._inner.append(scope, conversation, entries, expect=expect)
+
+    async def _append_first(
+        self, scope: Scope, conversation: str, entries: Sequence[NewEntry], expect: int | None
+    ) -> Appended:
+        """Append for the first time in this process; to a conversation that is not known only if it is empty."""
+        await self._check_write(scope, conversation)
+        empty = expect is None and (scope.tenant, conversation) not in self._plain
+        try:
+            done = await self._inner.append(
+                scope, conversation, entries, expect=0 if empty else expect
+            )
+        except Conflict:
+            if not empty:
+                raise
+            await self.read(scope, conversation, limit=1)  # raises `WrongKey` if it is encrypted
+            done = await self._inner.append(scope, conversation, entries, expect=expect)
+        if await self._is_late(scope, conversation):
+            for seq, entry in enumerate(entries if not done.repeated else (), done.first):
+                gone = erased_message(entry.message, _TAKEN_BACK)
+                await self._inner.erase(scope, conversation, seq, gone)
+            raise _taken_back(scope, conversation)
+        return done
 
     async def view(self, scope: Scope, conversation: str, kinds: Sequence[str]) -> View:
         view = await self._inner.view(scope, conversation, kinds)
@@ -215,7 +238,8 @@ class _KeylessStore:
         done = await self._inner.put_document(
             scope, conversation, document, expect=expect, state=state, seen=seen
         )
-        await self._confirm_write(scope, conversation)
+        if await self._is_late(scope, conversation):
+            await self._take_back(scope, conversation, done.document)
         return done
 
     async def note(
@@ -223,8 +247,14 @@ class _KeylessStore:
     ) -> State:
         await self._check_write(scope, conversation)
         after = await self._inner.note(scope, conversation, document, state=state)
-        await self._confirm_write(scope, conversation)
+        if await self._is_late(scope, conversation):
+            await self._take_back(scope, conversation, document)
         return after
+
+    async def _take_back(self, scope: Scope, conversation: str, document: Document) -> None:
+        """Remove a document that was written in plain text to an encrypted store, and raise `WrongKey`."""
+        await self._inner.drop_document(scope, conversation, document.kind, document.key)
+        raise _taken_back(scope, conversation)
 
     async def get_document(
         self, scope: Scope, conversation: str, kind: str, key: str
@@ -312,7 +342,7 @@ class _KeylessStore:
 
         done = await self._inner.restore(scope, checked())
         if plain and not refuses_plain and await is_marked(self._inner):
-            raise _plain_written(scope, plain)
+            raise _plain_restored(scope, plain)
         if has_keys:
             await mark_store(self._inner)
         return done
@@ -361,43 +391,46 @@ class _KeylessStore:
                 raise _refusal(scope, conversation, needed)
             raise _store_refusal(scope, conversation)
 
-    async def _confirm_write(self, scope: Scope, conversation: str) -> None:
-        """Raise `WrongKey` after the first write to a conversation if the store was marked as encrypted meanwhile."""
+    async def _is_late(self, scope: Scope, conversation: str) -> bool:
+        """Return True after the first write to a conversation if the store was marked as encrypted meanwhile."""
         place = (scope.tenant, conversation)
         if place in self._writable:
-            return
+            return False
         # In a conversation that was plain before, the write is no first one, and the check before it is enough.
         if place not in self._plain and await is_marked(self._inner):
-            raise _plain_written(scope, conversation)
+            return True
         _add(self._writable, place)
         _add(self._plain, place)
+        return False
 
     async def _is_encrypted(self, scope: Scope) -> bool:
         # Releases before the mark left only the keys of each tenant.
         return await is_marked(self._inner) or await any_key_conversation(self._inner, scope)
 
     @asynccontextmanager
-    async def _checked_in_order(self, scope: Scope, conversation: str) -> AsyncGenerator[None]:
-        """Context manager that checks whether an append is allowed without a key; callers are checked in call order."""
+    async def _first_in_order(self, scope: Scope, conversation: str) -> AsyncGenerator[bool]:
+        """Context manager for an append: gives True to the first one of a conversation, for which the others wait.
+
+        They are let in in the order of their calls.
+        """
         place = (scope.tenant, conversation)
         if self.blocking:  # a blocking caller waits for every append
-            await self._check_write(scope, conversation)
-            yield
+            yield place not in self._writable
             return
         where = (asyncio.get_running_loop(), place)
         gate = self._gates.get(where)
         if gate is None:
             if place in self._writable:
-                yield
+                yield False
                 return
             gate = self._gates[where] = _Gate()
         gate.inside += 1
         try:
             async with gate.lock:
-                if not gate.checked:
-                    await self._check_write(scope, conversation)
-                    gate.checked = True
-            yield
+                if place not in self._writable:
+                    yield True
+                    return
+            yield False
         finally:
             gate.inside -= 1
             if not gate.inside:
@@ -460,7 +493,16 @@ def _store_refusal(scope: Scope, conversation: str) -> WrongKey:
     )
 
 
-def _plain_written(scope: Scope, conversation: str) -> WrongKey:
+def _taken_back(scope: Scope, conversation: str) -> WrongKey:
+    mark = log_mark(scope.tenant, conversation)
+    return WrongKey(
+        f"conversation {mark} was written in plain text while another process encrypted the store; the text has been "
+        "removed again: write it with the key, to a conversation with another id",
+        conversation=conversation,
+    )
+
+
+def _plain_restored(scope: Scope, conversation: str) -> WrongKey:
     mark = log_mark(scope.tenant, conversation)
     return WrongKey(
         f"conversation {mark} was written in plain text while another process encrypted the store: delete it, and "

@@ -216,6 +216,10 @@ class EncryptedStore:
                 return None
         return [NewEntry(known[one.client_id].message, one.client_id) for one in entries]
 
+    async def content_digest(self, scope: Scope, conversation: str, data: bytes, size: int) -> str:
+        """Return a digest of content for an id, which is stored in plain text: keyed with the conversation's key."""
+        return (await self._keys.make(scope, conversation)).digest(data, size)
+
     def _remember_head(self, place: tuple[str, str], seq: int) -> None:
         if len(self._heads) >= _MAX_HEADS:
             self._heads.clear()
