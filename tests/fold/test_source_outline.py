@@ -99,8 +99,8 @@ def test_the_outline_has_the_definitions_in_order_and_constants_with_values(file
 
 
 def test_in_chinese_and_without_the_common_folder() -> None:
-    file = "/home/me/shop/app/upload.py"
-    assert _outline(file, PYTHON, root="/home/me/shop", chinese=True) == (
+    file = "/srv/shop/app/upload.py"
+    assert _outline(file, PYTHON, root="/srv/shop", chinese=True) == (
         "app/upload.py（第 1-14 行）定义了 MOST_TRIES = 5、_TIMEOUT = 2.5、Upload、start、retry、checksum"
     )
 
