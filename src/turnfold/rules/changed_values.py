@@ -45,7 +45,7 @@ _FILLING = frozenset(
 """Words and Chinese characters next to an amount that do not say what the amount is of: units, limits, verbs of change.
 """
 _AMOUNT = late_pattern(
-    r"(?P<before>[$€£¥])?(?P<number>\d[\d.,:]*\d|\d|[一二两三四五六七八九十]+(?=[个台桌次篇天人张条份楼层点年岁万千块元]))\s*(?P<unit>[a-zA-Z%]+|[\u4e00-\u9fff])?"
+    r"(?P<before>[$€£¥])?(?P<number>\d[\d.,:]*\d|\d|[一二两三四五六七八九十]+(?=[个台桌次篇天人张条份楼层点年岁万千块元袋箱瓶盒包件杯斤套双本间晚位辆罐桶]))\s*(?P<unit>[a-zA-Z%]+|[\u4e00-\u9fff])?"
 )
 _CLASSES = frozenset(
     "@database @cache @code @framework @cloud @indent @packager @theme @color @unit @language @script @tone @format"

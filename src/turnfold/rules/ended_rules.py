@@ -47,6 +47,7 @@ from turnfold.rules.task_completion import (
 from turnfold.text import plain_characters
 
 __all__ = (
+    "MOST_DOUBTFUL",
     "completed_tasks",
     "doubtful_rules",
     "ended_by",
@@ -61,7 +62,7 @@ _DONE = 0.5
 """A sentence that reports work as done closes a task if it has at least this share of the task's terms."""
 _REPORTED = 0.75
 """A sentence that reports work as done also closes a task that has at least this share of the sentence's terms."""
-_MOST_DOUBTFUL = 2
+MOST_DOUBTFUL = 2
 """If it is not certain which rule a sentence replaces, at most this many are stored with it, the newest first."""
 _SENTENCES = late_pattern(r"(?<=[.!?。！？~])\s*")
 _FEW = 2
@@ -283,9 +284,7 @@ def doubtful_rules(
         if each.id not in ended and each not in unsure
     ]
     if unsure or ended:
-        return tuple(
-            each.id for each in sorted(unsure, key=lambda rule: -rule.seq)[:_MOST_DOUBTFUL]
-        )
+        return tuple(each.id for each in sorted(unsure, key=lambda rule: -rule.seq)[:MOST_DOUBTFUL])
     if rule.act != "change" or rule.negative or rule.continues:
         return ()
     likely = [
@@ -297,7 +296,7 @@ def doubtful_rules(
         and not (each.negative and not LIMIT.search(each.plain))
         and may_mean(rule, each, active)
     ]
-    return tuple(each.id for each in likely[:_MOST_DOUBTFUL])
+    return tuple(each.id for each in likely[:MOST_DOUBTFUL])
 
 
 def _may_undo(rule: StandingRule, said: str, other: StandingRule) -> bool:

@@ -19,6 +19,7 @@ from turnfold.rules.act_classifier import act_of, is_negative, is_weak_change, o
 from turnfold.rules.deferrals import takes_up
 from turnfold.rules.display import rank_rules
 from turnfold.rules.ended_rules import (
+    MOST_DOUBTFUL,
     completed_tasks,
     doubtful_rules,
     ended_by,
@@ -28,6 +29,7 @@ from turnfold.rules.ended_rules import (
     undone_by,
 )
 from turnfold.rules.lifted_prohibitions import affirms, lifts
+from turnfold.rules.other_facts import has_other_fact, only_refers
 from turnfold.rules.permissions import is_permission
 from turnfold.rules.replaced_values import takes_the_place
 from turnfold.rules.reversals import adopts, corrects
@@ -76,6 +78,12 @@ _SIDE = late_pattern(
     re.IGNORECASE,
 )
 """Matches a clause that only gives one detail of the thing that the clause before names: "phone 555-0142"."""
+_OWN_DETAIL = late_pattern(
+    r"\W*(?:我的?|收货|收件|家庭|公司|联系)?(?:地址|电话|手机号?|邮箱|微信号?|姓名|名字)|我[姓叫]"
+    r"|\W*(?:my|our|the)?\s*(?:(?:shipping|delivery|home|office|e-?mail)\s+)?(?:address|phone|mobile|e-?mail|name)\b",
+    re.IGNORECASE,
+)
+"""Matches a clause that gives a detail of the user: the next clause gives another one, not a detail of this detail."""
 
 
 def update_ledger(
@@ -104,7 +112,9 @@ def update_ledger(
             continue
         active = [rule for rule in ledger.values() if rule.state == "active"]
         said = _said(each, ledger)
-        rule, targets = _read(each, said, active, is_only_report=each.id not in judged)
+        rule, found = _read(each, said, active, is_only_report=each.id not in judged)
+        targets = [target for target in found if not _loses_fact(said, *target)]
+        partly = [old.id for old, _ in found if has_other_fact(said, old.plain)]
         targets += _going_on(rule, targets, active)
         for target, state in targets:
             ledger[target.id] = msgspec.structs.replace(target, state=state, ended=rule.said_at)
@@ -114,7 +124,9 @@ def update_ledger(
             reports.update([rule.id] if targets else [])
         else:
             linked = tuple(target.id for target, _ in targets)
-            doubtful = doubtful_rules(rule, said, active, linked)
+            partly = [each for each in partly if each not in linked]
+            doubtful = doubtful_rules(rule, said, active, (*linked, *partly))
+            doubtful = (*partly, *doubtful)[:MOST_DOUBTFUL]
             taken_back = bool(targets) and rule.act != "permit" and only_cancels(rule.plain)
             ledger[rule.id] = msgspec.structs.replace(
                 rule, kind=_kind(rule, targets), supersedes=linked, about=_about(rule, targets), may_replace=doubtful,
@@ -162,6 +174,13 @@ def _read(
     ):
         rule = _permit(rule)
     return _with_act(rule, said, targets), targets
+
+
+def _loses_fact(said: str, old: StandingRule, state: RuleState) -> bool:
+    """Return True if a rule must not end, because it says something that the new sentence does not touch."""
+    return state == "superseded" and (
+        only_refers(said, old.plain) or has_other_fact(said, old.plain)
+    )
 
 
 def _permit(rule: StandingRule) -> StandingRule:
@@ -290,7 +309,7 @@ def _going_on(
             sets_off
             or (done and _SAME_TASK.search(each.plain))
             or is_fragment(each.plain)
-            or _belongs(rule, each)
+            or (not _OWN_DETAIL.match(head.plain) and _belongs(rule, each))
             or (each.negative and adopts(rule.plain, each.plain))
         ):
             state_of[each.id] = state_of[head.id]

@@ -76,6 +76,12 @@ def restates(later: str, earlier: str) -> bool:
     return False
 
 
+_COUNTED = late_pattern(
+    r"[\d一二两三四五六七八九十百半]|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|noon|midnight)\b",
+    re.IGNORECASE,
+)
+
+
 def _opposes(clause: str, earlier: str) -> bool:
     """Return True if one of two clauses denies what the other says, and all their other words are the same."""
     denied = [NEGATION.search(each) is not None for each in (clause, earlier)]
@@ -107,6 +113,10 @@ def _gives_another_value(clause: str, earlier: str, *, reasons: Sequence[str]) -
     value, before = (gap.join(slot) for slot in slots)
     if any(map(str.isdigit, value)) != any(map(str.isdigit, before)):
         return False
+    if DENIES.search(clause) and not _COUNTED.search(value):
+        return (
+            False  # what is forbidden besides: "don't ship by rail", and "don't leave it outside"
+        )
     # The subject is what a sentence begins with; an imperative verb is none.
     shared = lower[0][:start] if gap == "" or _is_subject(earlier) else lower[0][1:start]
     topic = units_of(gap.join([*shared, *lower[0][len(new) - end :]])) - LIGHT_VERBS - LIGHT_WORDS
