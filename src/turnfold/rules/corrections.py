@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from turnfold._lazy_loading import late_pattern
@@ -80,6 +81,16 @@ def meant_rules(rule: StandingRule, active: Sequence[StandingRule]) -> list[Stan
     return likely
 
 
+_NUMBER = r"(?:\d+|\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b|[一二两三四五六七八九十]+)"
+_BARE_AMOUNT = late_pattern(
+    rf"^(?:\W|算了|还是|那就?|不[对了]?|改成|换成|就|要|来|嗯|好的?|actually|no|sorry|let's|just|ok(?:ay)?|make\s+(?:it|that)|i'll\s+take)*"
+    rf"{_NUMBER}\s*(?:(?P<unit_zh>[\u4e00-\u9fff])|(?P<unit_en>[a-z]+))??(?:\W|[吧了啊呀]|好了|就行|就够|够了|谢谢|please|instead|then|thanks?)*$",
+    re.IGNORECASE,
+)
+"""Matches a correction that consists of an amount: 算了，两袋吧, "actually, make it two"."""
+_COUNTED = late_pattern(rf"({_NUMBER})\s*(?:([\u4e00-\u9fff])|([a-z]+))", re.IGNORECASE)
+
+
 def may_mean(rule: StandingRule, other: StandingRule, active: Sequence[StandingRule]) -> bool:
     """Return True if a correcting sentence ("make it 20 instead") may be about the other rule.
 
@@ -88,6 +99,13 @@ def may_mean(rule: StandingRule, other: StandingRule, active: Sequence[StandingR
     sides, others = facets(rule.plain), facets(other.plain)
     if sides and others and sides.isdisjoint(others):
         return False
+    if bare := _BARE_AMOUNT.search(rule.plain):  # 算了，两袋吧 after 麦片来三袋
+        counted = _COUNTED.findall(other.plain)
+        units = {unit.lower() for unit in (bare["unit_zh"], bare["unit_en"]) if unit}
+        alike = [
+            each for each in counted if not units or units & {each[1].lower(), each[2].lower()}
+        ]
+        return bool(alike) and _is_recent(rule, other, active)
     if topic := parts_of(subject_of(rule.plain, changes=True).topic):
         pairs = {term for term in subject_of(rule.plain, changes=True).topic if len(term) > 1}
         return _share(topic, parts_of(words_of(other))) >= _HALF and bool(

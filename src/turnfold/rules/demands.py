@@ -168,12 +168,16 @@ SURE_FORMS: dict[Language, re.Pattern[str]] = {
         # an amount that will do, a place where things go, an address in a network
         r"|^\W*(?:(?:ok(?:ay)?|yes|yeah|well|i\s+think|maybe|so)\W+)*(?:\d+|a|an|one|two|three|four|five|six|seven|eight|nine|ten|twelve)\s+(?:[\w-]+\s+){1,3}(?:should|would|will)\s+(?:be\s+(?:ok(?:ay)?|enough|fine|plenty)|do)\b"
         r"|^\W*(?:they|these|those|all\s+\w+|the\s+\w+)\s+(?:go|belong|live)\s+(?:to|in|into|under|on)\s+(?:/|the\s)"
-        r"|\b(?:\d{1,3}\.){3}\d{1,3}\b",
+        r"|\b(?:\d{1,3}\.){3}\d{1,3}\b"
+        # an allergy of a person who was named before
+        r"|^\W*(?:(?:and|but|so|also|no|yes|sorry)\W+)*(?:it'?s\s+(?:\w+\s+){1,3}(?:that\s+)?)?(?:he|she)(?:'s|\s+is)\s+(?:\w+\s+)?allergic\s+to\b[^?]*$"
+        r"|^\W*(?:he|she|my\s+\w+)\s+has\s+an?\s+(?:\w+\s+){1,2}allergy\b[^?]*$",
         re.IGNORECASE,
     ),
     # what follows from a reason
     "zh": re.compile(
-        "(?:^|[,，])所以[^,，我]{0,12}?(?:都|就|也|还)?(?:得(?![到了知意])|必须|只能|一律|务必|不能|不要|别)[^,，。]{2,}"
+        "(?:^|[,，])(?:我|他|她|孩子|宝宝|女儿|儿子|老[公婆])[^,，。?？说觉以]{0,2}是对[^,，。?？]{1,10}过敏[^吗呢?？]*$"
+        "|(?:^|[,，])所以[^,，我]{0,12}?(?:都|就|也|还)?(?:得(?![到了知意])|必须|只能|一律|务必|不能|不要|别)[^,，。]{2,}"
         "|(?:^|[,，])(?:字|字号|字体|声音|音量|语速)[^,，。]{0,6}(?:得|要|必须|放|调)[^,，。]*(?:大|小|慢|快|高|低|以上|以下)"
     ),
 }

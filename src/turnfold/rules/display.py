@@ -112,8 +112,6 @@ _UNEXPLAINED = late_pattern(
     re.IGNORECASE,
 )
 """Matches a rule that begins with a pronoun."""
-_CHANGED_TO = late_pattern(r"\W*(?:那|就|还是|先)*(?:改|换|调|挪)(?:[成到为用]|一下)")
-"""Matches a change in Chinese that does not say what is changed: 改成京东."""
 _SOMEBODY = late_pattern(
     r"\W*(?:and|but|so)?\s*(?:he|she|they|it)(?:'\w+)?\b|\W*[他她它]们?", re.IGNORECASE
 )
@@ -393,9 +391,8 @@ def _words(rule: StandingRule, language: Literal["zh", "en"], seqs: Mapping[str,
     if rule.answers:
         remark = _ADOPTED if rule.adopts else _ANSWERED
         about = remark[language].format(words=rule.answers) + about
-    if _UNEXPLAINED.match(rule.plain) or _CHANGED_TO.match(rule.plain):
-        numbers = ", ".join(f"[{seqs[each]}]" for each in rule.may_replace if seqs.get(each))
-        about += _MAY_REPLACE[language].format(numbers=numbers) if numbers else ""
+    if numbers := ", ".join(f"[{seqs[each]}]" for each in rule.may_replace if seqs.get(each)):
+        about += _MAY_REPLACE[language].format(numbers=numbers)
     return single_line(clean_text(f"{rule.lead}{rule.text}{about}"))
 
 

@@ -29,7 +29,7 @@ from turnfold.rules.ended_rules import (
     undone_by,
 )
 from turnfold.rules.lifted_prohibitions import affirms, lifts
-from turnfold.rules.other_facts import has_other_fact, only_refers
+from turnfold.rules.other_facts import bans_another_thing, has_other_fact, only_refers
 from turnfold.rules.permissions import is_permission
 from turnfold.rules.replaced_values import takes_the_place
 from turnfold.rules.reversals import adopts, corrects
@@ -179,7 +179,9 @@ def _read(
 def _loses_fact(said: str, old: StandingRule, state: RuleState) -> bool:
     """Return True if a rule must not end, because it says something that the new sentence does not touch."""
     return state == "superseded" and (
-        only_refers(said, old.plain) or has_other_fact(said, old.plain)
+        only_refers(said, old.plain)
+        or has_other_fact(said, old.plain)
+        or bans_another_thing(said, old.plain)
     )
 
 

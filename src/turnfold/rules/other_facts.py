@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 
 from turnfold._lazy_loading import late_pattern
-from turnfold.rules.clauses import share_words
+from turnfold.text import content_terms
 
-__all__ = ("has_other_fact", "only_refers")
+__all__ = ("bans_another_thing", "has_other_fact", "only_refers")
 
 
 _CLAUSE = late_pattern(
@@ -52,7 +52,27 @@ def only_refers(later: str, earlier: str) -> bool:
 def has_other_fact(later: str, earlier: str) -> bool:
     """Return True if a clause of the earlier sentence has a vital fact, and the later one is about another clause."""
     clauses = [each for each in _CLAUSE.split(earlier) if each and each.strip()]
-    shared = [share_words(later, each) for each in clauses]
+    said = frozenset(content_terms(later))
+    shared = [not said.isdisjoint(content_terms(each)) for each in clauses]
     return any(shared) and any(
         _VITAL.search(each) and not common for each, common in zip(clauses, shared, strict=True)
+    )
+
+
+_BAN = late_pattern(
+    r"(?:不要|不准|不许|不得|不能|禁止|(?<![特分])别|\b(?:don't|do\s+not|never|must\s+not|mustn't|no)\b)(?P<banned>[^,，;；。.!！]+)",
+    re.IGNORECASE,
+)
+
+
+def bans_another_thing(later: str, earlier: str) -> bool:
+    """Return True if both sentences forbid something, and neither names what the other forbids."""
+    old, new = _BAN.search(earlier), _BAN.search(later)
+    if old is None or new is None:
+        return False
+    banned = frozenset(content_terms(old["banned"])), frozenset(content_terms(new["banned"]))
+    return (
+        all(banned)
+        and banned[0].isdisjoint(content_terms(later))
+        and banned[1].isdisjoint(content_terms(earlier))
     )

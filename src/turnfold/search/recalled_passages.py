@@ -541,7 +541,9 @@ def company(entries: Mapping[int, Entry], *, after: int, before: int) -> dict[in
         if entry.message.role == "user" and _ASKED.search(text[-_LONGEST_END:]):
             others += _answer(entry, entries, before)
         if seq - 1 > after and is_brief(text):
-            others.append(seq - 1 if seq - 1 in entries else 0)
+            before_it = entries.get(seq - 1)
+            if before_it is None or before_it.message.role != "system":
+                others.append(seq - 1 if before_it else 0)
         if others:
             needed[seq] = tuple(others)
     return needed
