@@ -13,7 +13,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from turnfold.errors import UnsafeStore
-from turnfold.stores.sqlite.file import FIRST_STEP, MARK, check_owner
+from turnfold.stores.sqlite.file_checks import FIRST_STEP, MARK, check_owner
 from turnfold.stores.sqlite.statements import hide_erased_names
 from turnfold.stores.sqlite.write_queue import Connection
 
