@@ -229,8 +229,8 @@ _ERRORS: Final[Mapping[str, str]] = {
     "with --skip-bad (skip_bad=True)": (
         "{path} 从第 {line} 行起有 {number} 处无法读取：{problem}。没有导入任何内容；请改正，或用 --skip-bad 跳过"
     ),
-    "line {line}: {path} has no messages in the format {format}. If it is in another format, name it: one of {known}": (
-        "{path}（第 {line} 行）：没有 {format} 格式的消息。若是别的格式，请指明：{known}"
+    "{path} has no messages in the format {format}. If it is in another format, name it: one of {known}": (
+        "{path} 里没有 {format} 格式的消息。若是别的格式，请指明：{known}"
     ),
     "line {line}: {path} cannot be imported: {problem}. Nothing was imported. Fix this line, or skip it with "
     "--skip-bad (skip_bad=True)": (

@@ -682,7 +682,8 @@ def _provider(to: Provider | WireFormat | None) -> Provider | None:
     name: object = to if to is None or isinstance(to, str) else getattr(to, "PROVIDER", "")
     if name == "":
         raise InvalidOption(
-            "to= must be a module of turnfold.wire or its name: the service cannot call a model client"
+            f"to= is of type {type(to).__name__}, which is not a provider: give 'anthropic', 'gemini', 'openai_chat' "
+            "or 'openai_responses', or a module of turnfold.wire (a model client cannot be used over HTTP)"
         )
     return cast("Provider | None", name)
 
