@@ -145,7 +145,11 @@ class Budget:
         return min(available, self.max_tokens) if self.max_tokens else available
 
     def share(self, section: str) -> int:
-        """Return the most tokens that a section (system, summary, text after the conversation or recall) may have."""
+        """Return the most tokens that a section may have.
+
+        `section` is `system`, `summary`, `tail` (pins, rules and recalled passages, placed before the newest turn) or
+        `recall`.
+        """
         tokens = _part(self.tokens, getattr(self.shares, section))
         if section == "summary" and tokens < SUMMARY_TOKENS:
             left = self.tokens - self.share("system") - self.share("tail") - 1

@@ -301,9 +301,10 @@ class Session:
     ) -> list[Recalled]:
         """Return the entries of this conversation that match the query, best first, whether folded (compacted) or not.
 
-        What was cleared is left out; `Memory.search` finds it. With `tokens` (instead of `limit`), return as many as
-        fit, in the order of the log and with their neighbours: the `recalled_text` of the result has at most `tokens`
-        tokens. `within` restricts matches, not their neighbours, to a role, tool, turn, path or time.
+        Messages hidden by `clear()` are left out; `Memory.search` finds them. With `tokens` (instead of `limit`),
+        return as many as fit, in the order of the log and with their neighbours: the `recalled_text` of the result has
+        at most `tokens` tokens. `within` restricts the matches (not the neighbours added to them) by role, tool, turn,
+        time, or file path mentioned in the text.
         """
         return drive(self._awaiting.recall(query, limit=limit, tokens=tokens, within=within))
 

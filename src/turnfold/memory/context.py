@@ -114,7 +114,7 @@ class ContextRequest:
     """When to recall earlier entries if no query is given."""
     tools: Tools = ()
     notes: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Texts by name, fenced (marked as data) after the window, shown in this call only and not logged."""
+    """Texts by name, fenced (marked as data) before the newest turn, shown in this call only and not logged."""
     workspace: str = ""
     """Text shown after the caller's `notes`, in this call only; it is not logged."""
     to: WireFormat | None = None
@@ -136,7 +136,7 @@ class ContextRequest:
 
 
 class Tail(NamedTuple):
-    """The text after the window: pins, rules, state, remembered tool results, recalled entries.
+    """The text before the newest turn: pins, rules, state, remembered tool results, recalled entries.
 
     Made once and kept for a whole user turn.
     """
@@ -302,7 +302,7 @@ class ContextBuilder:
     async def prompt_parts(self, request: ContextRequest) -> PromptParts:
         """Return the prompt's parts outside the window: system messages, summary, tail and tool schemas.
 
-        The tail is the text after the window: pins, rules, state, recalled passages.
+        The tail is the text before the newest turn: pins, rules, state, recalled passages.
         """
         cache, budget, query = self.cache, request.budget, request.query
         window = await cache.window(budget)
@@ -632,7 +632,7 @@ class ContextBuilder:
         return "\n".join([window.question, *window.newest_steps])
 
     async def _tail(self, request: ContextRequest, window: LiveWindow, rules: str) -> Tail:
-        """Make the text that follows the window in this turn.
+        """Make the tail, the text that stands before the newest turn.
 
         It has pins, rules, state, findings (remembered tool results) and recalled passages.
         """

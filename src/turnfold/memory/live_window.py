@@ -89,7 +89,7 @@ def spoken_text(message: Message) -> str:
 class PromptParts:
     """The parts of a call's prompt outside the window: system messages, summary, tail and tool schemas.
 
-    The tail is the text after the window: pins, rules, state, recalled passages.
+    The tail is the text before the newest turn: pins, rules, state, recalled passages.
     """
 
     system: Sequence[StoredMessage] = ()
@@ -108,7 +108,7 @@ class PromptParts:
     recalled: tuple[tuple[int, float], ...] = ()
     """(seq, score) of each entry recalled into the tail (pins, rules, recalled passages)."""
     recall_room: int = 0
-    """Tokens that recalled entries take beyond the budget's share for the text after the window."""
+    """Tokens that recalled entries take beyond the budget's share for the tail (text before the newest turn)."""
     recall_tokens: int = 0
     """Tokens of the recalled passages."""
     rules_left_out: tuple[int, ...] = ()

@@ -144,7 +144,7 @@ def tail_message(text: str) -> tuple[Message, ...]:
 
 
 def with_notes(tail: str, notes: Mapping[str, str], workspace: str) -> str:
-    """Return the tail (text after the window) with the call's notes and workspace text behind it.
+    """Return the tail (text before the newest turn) with the call's notes and workspace text behind it.
 
     Raises `InvalidOption` for a reserved name.
     """

@@ -83,7 +83,7 @@ def _check_tail(tail: Sequence[Message]) -> None:
 class _Extras(NamedTuple):
     """The parts of a prompt that the caller passes and that are not in the log.
 
-    They are the messages after the conversation (pins, rules, recalled passages) and the tool schemas.
+    They are the tail (messages before the newest turn: pins, rules, recalled passages) and the tool schemas.
     """
 
     tail: Sequence[Message]

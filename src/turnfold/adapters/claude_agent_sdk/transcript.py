@@ -70,7 +70,10 @@ class TranscriptFile:
         return "\n\n".join(self._texts.pop(self._calls.get(call, ""), ()))
 
     def take_rest(self) -> list[TextBeside]:
-        """Remove and return all other texts that a model wrote in the same messages as tool calls."""
+        """Remove and return the texts written beside tool calls that `take_beside` has not taken yet.
+
+        Texts of messages without a tool call, and the ids of all calls read so far, are forgotten.
+        """
         self._read()
         calls: dict[str, list[str]] = {}
         for call, message in self._calls.items():

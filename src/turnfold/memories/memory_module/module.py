@@ -75,7 +75,7 @@ class ThinkingOptions:
     enable_reflective_thinking: bool = True
     max_thinking_rounds: int = 5
     recall_tokens: int = 0
-    """Most tokens of one recall; 0 for the tokens that a context gives its tail (part after the window)."""
+    """Most tokens of one recall; 0 for the tokens that a context gives its tail (text before the newest turn)."""
     model_seconds: float = 60.0
 
     def __post_init__(self) -> None:
