@@ -34,7 +34,7 @@ SUMMARY_TOKENS = 96
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """The largest share of a call's tokens, and of its bytes, for each section. The rest is for the conversation."""
+    """The largest share of a call's tokens, and of its bytes, for each section; the conversation gets the others."""
 
     system: float = 0.6
     """Share of the budget for system messages; longer ones are shortened to this share."""

@@ -249,8 +249,9 @@ class ContextBuilder:
     async def _build_and_save_window(self, request: ContextRequest) -> tuple[Context, PromptParts]:
         """Build a context and store where its window begins, for all processes.
 
-        If processes that write all the time are first again and again, this context is used without storing that: its
-        call is written only if the history is still the same, and the next context starts from what the others stored.
+        If other processes that write all the time are always first to store that, this context is used although the
+        beginning of its window is not stored: its call is recorded only if the history is still the same, and the next
+        context starts from the beginning that the others stored.
         """
         tries, budget = 1, request.budget
         while True:
@@ -567,8 +568,8 @@ class ContextBuilder:
         window begins after entries that are not folded yet.
 
         In mode `inline`, during a turn's tool loop, the result is False as long as the prompt sent before the new
-        messages stays the same: a fold would lose the provider's prompt cache. Once the window or the text after it
-        changes, the cache is lost anyway.
+        messages stays the same: a fold would lose the provider's prompt cache. Once the window or the tail (text before
+        the newest turn) changes, the cache is lost anyway.
         """
         policy = self.config.policy
         owed = window.anchor - 1 > prompt.folded

@@ -394,7 +394,8 @@ class LiveWindow:
         """Return the position of the last entry to fold now, if folding (compaction) is due.
 
         Otherwise, or if nothing is worth folding, returns the position before the window. Folding is due when a context
-        without recalled passages has `due_tokens` or more, which are at most the share `threshold` of the budget.
+        without recalled passages has `due_tokens` or more, which are at most the share `threshold` of the budget. The
+        newest `keep_turns` turns are not folded if the budget has room for them.
         """
         marks = budget.marks
         room = self._room(budget, prompt, low=min(marks.low, marks.folded))

@@ -115,7 +115,10 @@ def tail_text(
 def check_pins(
     pins: Sequence[str], budget: Budget, counter: TokenCounter, *, new: str = ""
 ) -> None:
-    """Raise `BudgetTooSmall` if the pins, and a `new` one, exceed the budget's share for pins and other added text."""
+    """Raise `BudgetTooSmall` if the pins, and a `new` one, exceed the budget's share for the tail.
+
+    The tail is the text before the newest turn: pins, rules, recalled passages.
+    """
 
     def cost(texts: Sequence[str]) -> int:
         return sum(map(counter.count_message, tail_message(tail_text(pins=texts, state={}))))

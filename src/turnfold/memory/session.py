@@ -398,11 +398,12 @@ class AsyncSession:
     ) -> Context:
         """Build a valid context for the next model call, within the budget, and store its manifest (call record).
 
-        `query` recalls matching entries from before the window; `recall` overrides the memory's mode of recalling
-        without a query. `notes` (text by name) and `workspace` are shown in this call only, fenced (marked as data),
-        and are not logged. No model is called unless this memory folds (compacts) inline. The context of a session
-        without messages has none, and a request written from it has a placeholder, because providers refuse a request
-        without messages.
+        `budget` replaces the memory's budget for this call; `tools` are the tool schemas that the call sends, which are
+        counted. `query` recalls matching entries from before the window; `recall` overrides the memory's mode of
+        recalling without a query. `notes` (text by name) and `workspace` are shown in this call only, fenced (marked as
+        data), and are not logged. No model is called unless this memory folds (compacts) inline. The context of a
+        session without messages has none, and a request written from it has a placeholder, because providers refuse a
+        request without messages.
 
         With `to` (a module of `turnfold.wire`, or a model's client) the budget's `max_bytes` limits the request body of
         that provider, and the receipt (context report) lists the changes that the provider requires. `max_tokens` is a

@@ -69,7 +69,10 @@ def unit(vectors: Sequence[Sequence[float]], many: int) -> Rows:
 
 
 def pack(entries: Sequence[Rows]) -> bytes:
-    """Return the stored form: the number of each entry's vectors, then all vectors in half precision."""
+    """Return the vectors of entries in the form in which they are stored.
+
+    That is the number of each entry's vectors, then all vectors in half precision.
+    """
     numbers = np.array([len(rows) for rows in entries], dtype="<u2")
     return numbers.tobytes() + np.concatenate(entries).astype("<f2").tobytes()
 
@@ -115,7 +118,7 @@ class Vectors:
         return 2 * sum(block.rows.nbytes for block in self._blocks)
 
     def add(self, body: bytes, many: int) -> None:
-        """Add the stored vectors of the next `many` entries."""
+        """Add the vectors of the next `many` entries, which `pack` has converted to the bytes `body`."""
         known = self._blocks[0].rows.shape[1] if self._blocks else 0
         size = len(body) - 2 * many
         numbers = np.frombuffer(body[: 2 * many] if size > 0 else b"", dtype="<u2").astype(np.intp)

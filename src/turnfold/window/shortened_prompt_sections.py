@@ -316,8 +316,8 @@ def price(
 
 
 _PriceKey = tuple[tuple[Message, ...], str, tuple[Message, ...], str, int, int, int]
-"""Key of the cached counts: system, summary, tail (text before the newest turn), key of the tools, recall room,
-squeeze, and 1 if there is a conversation, else 0."""
+"""Key of the cached counts: system, summary, tail (text before the newest turn), key of the tools, recall room, how
+often shares are halved, and 1 if there is a conversation, else 0."""
 
 
 def _count_overhead(

@@ -32,7 +32,7 @@ __all__ = (
 
 
 _MOST = 64 * 2**20
-"""Most bytes of a transcript file that are read at once; the rest is read at the next hook."""
+"""Most bytes of a transcript file that are read at once; the bytes after them are read at the next hook."""
 _JOINTS = ("", "\n", "\n\n")
 """Texts that the SDK's program may put between the texts of an answer."""
 _log = logging.getLogger("turnfold.adapters.claude_agent_sdk")
