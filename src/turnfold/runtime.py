@@ -109,7 +109,7 @@ class Runtime(Protocol):
         ...
 
     async def complete(self, work: Callable[[], Coroutine[object, None, _Result]]) -> _Result:
-        """Await work to its end, even if the calling task is cancelled; the task is cancelled after that."""
+        """Await work to its end, even if the calling task is cancelled; the cancellation takes effect afterwards."""
         ...
 
     def repeat(self, work: _Work, *, seconds: float) -> AbstractAsyncContextManager[None]:
