@@ -34,7 +34,7 @@ SUMMARY_TOKENS = 96
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """The largest share of a call's tokens, and of its bytes, for each section. The rest is for the conversation."""
+    """The largest share of a call's tokens, and of its bytes, for each section; the conversation gets the others."""
 
     system: float = 0.6
     """Share of the budget for system messages; longer ones are shortened to this share."""
@@ -145,7 +145,11 @@ class Budget:
         return min(available, self.max_tokens) if self.max_tokens else available
 
     def share(self, section: str) -> int:
-        """Return the most tokens that a section (system, summary, text after the conversation or recall) may have."""
+        """Return the most tokens that a section may have.
+
+        `section` is `system`, `summary`, `tail` (pins, rules and recalled passages, placed before the newest turn) or
+        `recall`.
+        """
         tokens = _part(self.tokens, getattr(self.shares, section))
         if section == "summary" and tokens < SUMMARY_TOKENS:
             left = self.tokens - self.share("system") - self.share("tail") - 1

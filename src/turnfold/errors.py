@@ -152,13 +152,17 @@ class InvalidOption(TurnfoldError, ValueError):
 
 
 class InvalidExport(TurnfoldError, ValueError):
-    """A file that is not an export of this format, or is damaged; nothing was imported. `line` counts from 1."""
+    """A file that is not an export of this format, or is damaged; nothing was imported.
 
-    def __init__(self, problem: str, *, line: int, remedy: str = "") -> None:
+    `line` counts from 1; it is 0 if no single line is at fault, as in a binary file.
+    """
+
+    def __init__(self, problem: str, *, line: int = 0, remedy: str = "") -> None:
         self.problem = problem
         self.line = line
         self.remedy = remedy
-        super().__init__(f"line {line:,}: {problem}{f'. {remedy}' if remedy else ''}")
+        place = f"line {line:,}: " if line else ""
+        super().__init__(f"{place}{problem}{f'. {remedy}' if remedy else ''}")
 
 
 class NotFound(TurnfoldError, LookupError):

@@ -464,9 +464,9 @@ Redact: TypeAlias = Callable[[str], str]
 
 
 def redact_value(value: object, redact: Redact, *, numbers: bool = True) -> object:
-    """Apply `redact` to every text of a JSON value, names of fields included, and with `numbers` to its long integers.
+    """Return a JSON value with `redact` applied to every text in it, field names included.
 
-    A value in which nothing was found is returned itself.
+    With `numbers`, integers of ten digits or more are redacted too. If nothing was found, the same object is returned.
     """
     if isinstance(value, str):
         return redact(value)

@@ -314,7 +314,7 @@ def reported() -> Iterator[str]:
                 and len(node.args) > 1
             ):
                 yield skeleton(node.args[1]) or ""
-            if node.func.attr == "add" and len(node.args) == 3:
+            if node.func.attr == "add_fault" and len(node.args) == 3:
                 yield skeleton(node.args[2]) or ""
 
 

@@ -521,3 +521,20 @@ def test_what_was_said_just_now_is_found_too(session: Session) -> None:
     assert session.recall(question, limit=3)[0].message.text.startswith("My sister")
     session.user("Thanks.")
     assert session.recall(question, limit=3)[0].message.text.startswith("My sister")
+
+
+@pytest.mark.parametrize(
+    ("vectors", "many", "told"),
+    [
+        ([["a"]], 1, "must return a vector"),
+        ([1.0, 2.0], 2, "array of shape (2,)"),
+        ([[1.0], [2.0]], 3, "a list of 2 when given a list of 3"),
+        ([[1.0], [math.nan], [math.inf]], 3, "NaN or infinity in the vector of text 2 of 3"),
+    ],
+)
+def test_an_embedder_is_told_what_its_vectors_lack(
+    vectors: Sequence[Sequence[float]], many: int, told: str
+) -> None:
+    with pytest.raises(ModelFailed) as caught:
+        vector_search.unit(vectors, many)
+    assert told in str(caught.value)

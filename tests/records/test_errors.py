@@ -69,6 +69,11 @@ def test_a_bad_file_is_located_by_its_line() -> None:
     assert (NO_FOOTER.line, NO_FOOTER.remedy) == (1_204, "Export it again")
 
 
+def test_a_file_without_lines_names_none() -> None:
+    binary = InvalidExport("chat.db cannot be read as SQLite", remedy="Copy it again")
+    assert (binary.line, str(binary)) == (0, "chat.db cannot be read as SQLite. Copy it again")
+
+
 def test_errors_are_what_python_calls_them() -> None:
     for kind in EVERY_KIND:
         assert issubclass(kind, TurnfoldError)

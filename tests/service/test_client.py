@@ -442,7 +442,9 @@ def test_the_counter_of_a_served_context_is_elsewhere(service: Running) -> None:
         assert context.counter_name
         with pytest.raises(AttributeError, match="the service used"):
             _ = context.counter
-        with pytest.raises(InvalidOption, match=r"module of turnfold\.wire"):
+        with pytest.raises(
+            InvalidOption, match=r"type object.*'openai_chat'.*module of turnfold\.wire"
+        ):
             session.context(to=object())  # pyright: ignore[reportArgumentType]
 
 

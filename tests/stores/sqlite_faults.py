@@ -19,6 +19,10 @@ class _Watched:
         self.inner, self._around = inner, around
 
     @property
+    def filename(self) -> str:
+        return self.inner.filename
+
+    @property
     def in_transaction(self) -> bool:
         return self.inner.in_transaction
 

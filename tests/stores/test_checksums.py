@@ -22,7 +22,7 @@ from turnfold.records import Checkpoint, Document, NewEntry, assistant, user
 from turnfold.search import Within
 from turnfold.stores import SqliteStore, Store, checksums, log_mark
 from turnfold.stores.sqlite import erasure as sqlite_erasure
-from turnfold.stores.sqlite.file import FIRST_STEP
+from turnfold.stores.sqlite.file_checks import FIRST_STEP
 
 TALK = "talk"
 MARK = log_mark("alice", TALK)

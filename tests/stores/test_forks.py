@@ -35,7 +35,7 @@ from turnfold.stores.fork_guard import ProcessGuard
 from turnfold.stores.postgres.store import PostgresStore
 from turnfold.stores.redis.cache import CachedStore
 from turnfold.stores.redis.guarded_client import RedisEngine
-from turnfold.stores.sqlite.file import SqliteFile
+from turnfold.stores.sqlite.file_checks import SqliteFile
 
 __all__ = ("postgres_places",)
 
@@ -168,7 +168,9 @@ def test_without_the_guard_children_are_not_refused(
     drive(store.append(BOB, "talk", [NewEntry(user("hello"))]))
     with monkeypatch.context() as unguarded:
         unguarded.setattr(ProcessGuard, "check", lambda _self: None)
-        unguarded.setattr("turnfold.stores.sqlite.file.check_not_inherited", lambda _path: None)
+        unguarded.setattr(
+            "turnfold.stores.sqlite.file_checks.check_not_inherited", lambda _path: None
+        )
         read = in_children([lambda: error_name(lambda: drive(store.read(BOB, "talk")))])
     assert read == [""]
     assert in_children([lambda: error_name(lambda: drive(store.read(BOB, "talk")))]) == [
@@ -305,7 +307,9 @@ def test_a_file_the_parent_has_open_is_not_opened_in_a_child(tmp_path: Path) -> 
 def test_if_it_were_an_acknowledged_entry_would_be_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("turnfold.stores.sqlite.file.check_not_inherited", lambda _path: None)
+    monkeypatch.setattr(
+        "turnfold.stores.sqlite.file_checks.check_not_inherited", lambda _path: None
+    )
     monkeypatch.setattr(
         SqliteFile, "check_now", lambda *_: None
     )  # it would see that the log is gone

@@ -35,6 +35,7 @@ READS: dict[str, Read] = {
     "head": lambda store: store.head(*PLACE),
     "view": lambda store: store.view(*PLACE, ["note"]),
     "read": lambda store: store.read(*PLACE),
+    "read_ranges": lambda store: store.read_ranges(*PLACE, [(1, 1), (2, 99)]),
     "read_turn": lambda store: store.read_turn(*PLACE, 1),
     "find": lambda store: store.find(*PLACE, ["id 1", "id 2"]),
     "tail": lambda store: store.tail(*PLACE, tokens=1_000_000),
@@ -251,8 +252,9 @@ def test_a_file_whose_tables_were_altered_is_not_opened(path: Path, script: str)
         raw.execute("PRAGMA writable_schema = ON").fetchall()
         raw.execute(script).fetchall()
     raw.close()
-    with pytest.raises(UnsafeStore, match="altered by another program"):
+    with pytest.raises(UnsafeStore, match="another program altered tables or added") as caught:
         SqliteStore(path, blocking=True)
+    assert str(path) in str(caught.value)
 
 
 def test_a_store_that_decodes_with_pickle_is_caught(

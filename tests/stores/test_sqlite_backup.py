@@ -105,7 +105,7 @@ def test_a_copy_made_under_load_is_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stores: int
 ) -> None:
     # A few pages at a time, so that the writer comes in between however small the file is.
-    monkeypatch.setattr("turnfold.stores.sqlite.file._BACKUP_PAGES", 4)
+    monkeypatch.setattr("turnfold.stores.sqlite.file_checks._BACKUP_PAGES", 4)
     for number in range(stores):
         folder = tmp_path / str(number)
         folder.mkdir()
@@ -147,7 +147,7 @@ def test_a_backup_ends_though_somebody_writes_at_every_step(
     store = SqliteStore(tmp_path / "store.db", blocking=True)
     drive(store.append(ALICE, LEFT, [NewEntry(user("x" * 4000)) for _ in range(50)]))
     meddler = Meddler(store, most=200)
-    monkeypatch.setattr("turnfold.stores.sqlite.file._BACKUP_PAGES", meddler)
+    monkeypatch.setattr("turnfold.stores.sqlite.file_checks._BACKUP_PAGES", meddler)
     drive(store.backup(tmp_path / "copy.db"))
     assert drive(store.head(ALICE, TALK)).seq > 10
     sound(tmp_path / "copy.db")

@@ -13,10 +13,10 @@ from tests.stores.sqlite_file import ALICE, settled
 from turnfold.errors import StoreError, StoreUnavailable, UnsafeStore
 from turnfold.records import NewEntry, user
 from turnfold.stores import SqliteStore
-from turnfold.stores.sqlite import file as sqlite_file
-from turnfold.stores.sqlite import file as sqlite_looking
+from turnfold.stores.sqlite import file_checks as sqlite_file
+from turnfold.stores.sqlite import file_checks as sqlite_looking
 from turnfold.stores.sqlite.engine import SqliteEngine
-from turnfold.stores.sqlite.file import MARK, check_owner
+from turnfold.stores.sqlite.file_checks import MARK, check_owner
 
 
 def _made_by(script: str) -> Callable[[Path], None]:

@@ -14,7 +14,7 @@ from tests.stores.sqlite_file import ALICE, settled
 from turnfold.errors import Conflict, UnsafeStore
 from turnfold.records import NewEntry, user
 from turnfold.stores import SqliteStore
-from turnfold.stores.sqlite.file import FirstWrite
+from turnfold.stores.sqlite.file_checks import FirstWrite
 
 pytestmark = [
     # An interrupt between making a coroutine and awaiting it leaves it unawaited.

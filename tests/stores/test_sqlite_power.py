@@ -25,7 +25,7 @@ from tests.stores.sqlite_file import ALICE, integrity, settled, stored_texts
 from turnfold.errors import InvalidRecord
 from turnfold.records import Checkpoint, Document, NewEntry, user
 from turnfold.stores import SqliteStore
-from turnfold.stores.sqlite import file as sqlite_file
+from turnfold.stores.sqlite import file_checks as sqlite_file
 from turnfold.stores.sqlite import writer_and_readers as sqlite_writer
 
 SECTOR = 512

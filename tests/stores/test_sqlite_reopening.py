@@ -14,10 +14,10 @@ from tests.stores.sqlite_file import ALICE, settled
 from turnfold.errors import StoreUnavailable, UnsafeStore
 from turnfold.records import NewEntry, user
 from turnfold.stores import SqliteStore
-from turnfold.stores.sqlite import file as sqlite_looking
+from turnfold.stores.sqlite import file_checks as sqlite_looking
 from turnfold.stores.sqlite import schema as sqlite_schema
 from turnfold.stores.sqlite.engine import SqliteEngine
-from turnfold.stores.sqlite.file import MARK
+from turnfold.stores.sqlite.file_checks import MARK
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from tests.stores.sqlite_file import ALICE, settled
 from turnfold.errors import StoreUnavailable, UnsafeStore
 from turnfold.records import Document, NewEntry, user
 from turnfold.stores import SqliteStore
-from turnfold.stores.sqlite import file as sqlite_file
-from turnfold.stores.sqlite.file import SqliteFile
+from turnfold.stores.sqlite import file_checks as sqlite_file
+from turnfold.stores.sqlite.file_checks import SqliteFile
 from turnfold.stores.sqlite.write_queue import Connection
 
 

@@ -193,7 +193,7 @@ def test_what_a_provider_documents_names_its_documentation(provider: str, rule: 
 
 def test_a_rule_outside_the_table_cannot_be_used() -> None:
     with pytest.raises(KeyError):
-        FaultCollector("anthropic").add("invented", "messages", "x")
+        FaultCollector("anthropic").add_fault("invented", "messages", "x")
 
 
 SOUND: list[tuple[str, Any]] = [

@@ -92,9 +92,7 @@ class Agent:
     ) -> AgentReply:
         """Log a task and return the answer, like `run`, by default in the conversation `agent`.
 
-        It has the name of design document 002 (memory of an agent's shared workspace).
-
-        It is the method `start()` of design document 002.
+        It is the method `start()` of design document 002 (memory of an agent's shared workspace).
         """
         return drive(self._awaiting.start(task, conversation=conversation, client_id=client_id))
 

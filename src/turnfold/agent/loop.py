@@ -590,18 +590,14 @@ class AsyncAgent:
     ) -> AgentReply:
         """Log a task and return the answer, like `run`, by default in the conversation `agent`.
 
-        It has the name of design document 002 (memory of an agent's shared workspace).
-
-        It is the method `start()` of design document 002.
+        It is the method `start()` of design document 002 (memory of an agent's shared workspace).
         """
         return await self.run(conversation, task, client_id=client_id)
 
     def get_memory_module(self) -> AsyncMemoryModule | None:
         """Return the `MemoryModule` (memory of workspaces) that the agent was made with; None if it has none.
 
-        It has the name of design document 002 (`getMemoryModule()`).
-
-        Document 002's `getMemoryModule()`.
+        It is the method `getMemoryModule()` of design document 002.
         """
         return self._workspace_memory.module
 

@@ -153,7 +153,9 @@ def content_value(form: _Content) -> str | bytes:
     try:
         return b64decode(form.base64, validate=True)
     except (NotBase64, ValueError):
-        raise InvalidRecord("the content is not valid base64", path="files") from None
+        raise InvalidRecord(
+            "the base64 of a file is not valid: encode its bytes again", path="files"
+        ) from None
 
 
 def snapshot_form(snapshot: Snapshot) -> SnapshotForm:

@@ -15,12 +15,12 @@ import typer
 
 import turnfold
 from turnfold.cli.chinese_labels import problem_label, translated
-from turnfold.cli.command_group import TranslatedGroup
 from turnfold.cli.demo.texts import is_language, language_of
 from turnfold.cli.exit_codes import report_errors
 from turnfold.cli.mcp import mcp
 from turnfold.cli.proxy import proxy
 from turnfold.cli.serve import serve, tokens, ui
+from turnfold.cli.translated_group import TranslatedGroup
 from turnfold.cli.typer_commands import add_commands
 from turnfold.cli.typer_commands.options import StoreOption, TenantOption
 from turnfold.errors import InvalidOption

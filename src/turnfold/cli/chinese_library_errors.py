@@ -179,19 +179,23 @@ _STORES: Final[Mapping[str, str]] = {
     "local disk that this process may write": (
         "{path} 的 {name} 是 {given}，而要让已确认的记录不丢失，须为 {needed}：请用本地磁盘上本进程可写的文件"
     ),
-    "the file was written by another release (its schema has {applied}; this release knows {known}): "
-    "upgrade turnfold": (
-        "文件由别的版本写成（其结构有 {applied}；本版本认识 {known}）：请升级 turnfold"
+    "{path} was written by a newer or different release of turnfold (its schema has {applied}; this release knows "
+    "{known}): upgrade turnfold": (
+        "{path} 由更新的或别的 turnfold 版本写成（其结构有 {applied}；本版本认识 {known}）：请升级 turnfold"
     ),
-    "the database was written by another release (its schema has {applied}; this release knows {known}): upgrade "
-    "turnfold": "数据库由别的版本写成（其结构有 {applied}；本版本认识 {known}）：请升级 turnfold",
-    "the file's schema was altered by another program ({names}): restore it from a backup": (
-        "文件的结构被别的程序改过（{names}）：请从备份恢复"
+    "the database was written by a newer or different release of turnfold (its schema has {applied}; this release "
+    "knows {known}): upgrade turnfold": (
+        "数据库由更新的或别的 turnfold 版本写成（其结构有 {applied}；本版本认识 {known}）：请升级 turnfold"
+    ),
+    "another program altered tables or added triggers in {path} ({names}): restore it from a backup": (
+        "别的程序改过 {path} 的表，或加了触发器（{names}）：请从备份恢复"
     ),
     "{what} must be text, got {given}: {advice}": "{what} 必须是文本，这里是 {given}：{advice}",
     "{what} must be 1 to {most} characters, got {length} characters": (
         "{what} 须有 1 到 {most} 个字符，这里有 {length} 个"
     ),
+    "ranges must be in order, without overlap, and begin at 1 or later; got ({first}, {last}) after one that ends at "
+    "{before}": "各段须依次排列、互不重叠，且从 1 起；这里 ({first}, {last}) 接在止于 {before} 的一段之后",
     "{what} must not contain NUL: remove the one at character {at}": "{what} 不能含有 NUL：请去掉第 {at} 个字符处的",
     "{what} is not valid Unicode: remove the lone surrogate at character {at}": (
         "{what} 不是有效的 Unicode：请去掉第 {at} 个字符处的单个代理码元"
@@ -232,11 +236,6 @@ _STORES: Final[Mapping[str, str]] = {
 _FILES: Final[Mapping[str, str]] = {
     "file not found: {path}": "没有文件：{path}",
     "{path} cannot be read: {error}": "无法读取 {path}：{error}",
-    "line {line}: {path} is not text in UTF-8: save it as UTF-8, or convert it, for example with "
-    "iconv -f GBK -t UTF-8 {name} > utf8-{new}": (
-        "第 {line} 行：{path} 不是 UTF-8 文本：请另存为 UTF-8，或转换编码，例如 "
-        "iconv -f GBK -t UTF-8 {name} > utf8-{new}"
-    ),
     "{path} is not text in UTF-8: save it as UTF-8, or convert it, for example with "
     "iconv -f GBK -t UTF-8 {name} > utf8-{new}": (
         "{path} 不是 UTF-8 文本：请另存为 UTF-8，或转换编码，例如 iconv -f GBK -t UTF-8 {name} > utf8-{new}"

@@ -229,8 +229,8 @@ _ERRORS: Final[Mapping[str, str]] = {
     "with --skip-bad (skip_bad=True)": (
         "{path} 从第 {line} 行起有 {number} 处无法读取：{problem}。没有导入任何内容；请改正，或用 --skip-bad 跳过"
     ),
-    "line {line}: {path} has no messages in the format {format}. If it is in another format, name it: one of {known}": (
-        "{path}（第 {line} 行）：没有 {format} 格式的消息。若是别的格式，请指明：{known}"
+    "{path} has no messages in the format {format}. If it is in another format, name it: one of {known}": (
+        "{path} 里没有 {format} 格式的消息。若是别的格式，请指明：{known}"
     ),
     "line {line}: {path} cannot be imported: {problem}. Nothing was imported. Fix this line, or skip it with "
     "--skip-bad (skip_bad=True)": (
@@ -287,7 +287,9 @@ _ERRORS: Final[Mapping[str, str]] = {
         "--budget {given} 不是 token 数：写成 2000 或 2000,8000"
     ),
     "--budget {budget}: not even the first call fits. {reason}": "--budget {budget}：连第一次调用也放不下。{reason}",
-    "no sessions of tenant {tenant} in {store}": "{store} 中没有租户 {tenant} 的会话",
+    "no sessions of tenant {tenant} in {store}: check --store and --tenant": (
+        "{store} 中没有租户 {tenant} 的会话：请检查 --store 和 --tenant"
+    ),
     "there are no messages in {path}: give a file with a conversation": "{path} 中没有消息：请给出含有会话的文件",
     "no conversation in {path}": "{path} 中没有会话",
     "nothing to evaluate: none of the {number} conversations has an answer or a question": (
@@ -295,7 +297,9 @@ _ERRORS: Final[Mapping[str, str]] = {
     ),
     "cannot read the summary {path}: {error}": "无法读取摘要 {path}：{error}",
     "provider {provider} is not one of {known}": "没有服务商 {provider}，可以是：{known}",
-    "{path} is not text in UTF-8 (byte {at})": "{path} 不是 UTF-8 文本（第 {at} 字节）",
+    "{path} is not text in UTF-8 (byte {at}): save it as UTF-8": (
+        "{path} 不是 UTF-8 文本（第 {at} 字节）：请另存为 UTF-8"
+    ),
     "{path} is nested too deeply to be read as a history": "{path} 嵌套太深，无法作为历史读取",
     "{path} is neither JSON nor JSON Lines: {error}": "{path} 既不是 JSON 也不是 JSON Lines：{error}",
     "--tokens-file, --allow-host and --allow-origin apply to HTTP: add --http, or leave them out": (

@@ -114,7 +114,9 @@ def _stored(store: str | None, tenant: str, source: str) -> list[EvalConversatio
                 )
             )
         if not found:
-            raise NotFound(f"no sessions of tenant {tenant!r} in {opened.address}")
+            raise NotFound(
+                f"no sessions of tenant {tenant!r} in {opened.address}: check --store and --tenant"
+            )
     return found
 
 

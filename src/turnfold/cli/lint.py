@@ -129,7 +129,9 @@ def read_payload(path: Path) -> object:
     try:
         text = path.read_text("utf-8")
     except UnicodeDecodeError as error:
-        raise InvalidOption(f"{path} is not text in UTF-8 (byte {error.start})") from None
+        raise InvalidOption(
+            f"{path} is not text in UTF-8 (byte {error.start}): save it as UTF-8"
+        ) from None
     try:
         return cast("object", json.loads(text))
     except ValueError:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from turnfold.cli.chinese_labels import is_chinese, translated
-from turnfold.cli.command_group import TranslatedGroup
 from turnfold.cli.exit_codes import report_errors
+from turnfold.cli.translated_group import TranslatedGroup
 from turnfold.cli.typer_commands.options import (
     AllowedHosts,
     AllowedOrigins,

@@ -313,7 +313,9 @@ def find_session(opened: Opened, name: str) -> str:
     if name == LAST:
         known = sessions_in(opened)
         if not known:
-            raise NotFound(f"no sessions of tenant {opened.scope.tenant!r} in {opened.address}")
+            raise NotFound(
+                f"no sessions of tenant {opened.scope.tenant!r} in {opened.address}: check --store and --tenant"
+            )
         return max(known, key=lambda info: (info.updated, info.conversation)).conversation
     head = drive(opened.store.head(opened.scope, name))
     if head.generation:

@@ -236,7 +236,7 @@ class RemoteFindings:
     def clear_query(self) -> int:
         """Delete all findings (remembered tool results) except tables of contents; return the number deleted.
 
-        Call it when a question is answered. Tables of contents are useful for later questions too.
+        Call this method when a question is answered. Tables of contents are useful for later questions too.
         """
         return drive(self._awaiting.clear_query())
 
@@ -339,9 +339,10 @@ class RemoteSession:
     ) -> RemoteContext:
         """Build the context of the next model call, within the budget, and store its manifest (record of the call).
 
-        `query` recalls folded (compacted) entries that match; `recall` sets when to recall without a query. `notes`
-        (text by name) and the `workspace` are shown in this call only, fenced (marked as data), and never enter the
-        log.
+        `budget` replaces the service's budget for this call; `tools` are the tool schemas that the call sends, which
+        are counted. `query` recalls folded (compacted) entries that match; `recall` sets when to recall without a
+        query. `notes` (text by name) and the `workspace` are shown in this call only, fenced (marked as data), and
+        never enter the log.
 
         With `to` (a module of `turnfold.wire`, or its name) the budget's `max_bytes` limits the request body of that
         provider. `max_tokens` sets a lower token limit than the budget's.
@@ -408,7 +409,8 @@ class RemoteSession:
         """Find matching entries of this conversation, best first, folded (compacted) or not.
 
         With `tokens`, `limit` is ignored: return as many entries as fit that token limit, in log order, with the
-        entries next to them. `within` filters by role, tool, turn, path or time.
+        entries next to them. `within` restricts the matches (not the entries next to them) by role, tool, turn, time,
+        or file path mentioned in the text.
         """
         return drive(self._awaiting.recall(query, limit=limit, tokens=tokens, within=within))
 
@@ -562,7 +564,10 @@ class RemoteMemory:
         within: Within = ALL_ENTRIES,
         limit: int = 20,
     ) -> list[SearchResult]:
-        """Search all conversations, or one, with the filters of `within`; best results first."""
+        """Search all conversations, or one, best results first.
+
+        `within` restricts the search by role, tool, turn, time, or file path mentioned in the text.
+        """
         return drive(
             self._awaiting.search(query, conversation=conversation, within=within, limit=limit)
         )

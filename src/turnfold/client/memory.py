@@ -67,7 +67,10 @@ class AsyncRemoteMemory:
         within: Within = ALL_ENTRIES,
         limit: int = 20,
     ) -> list[SearchResult]:
-        """Search all conversations, or one, with the filters of `within`; best results first."""
+        """Search all conversations, or one, best results first.
+
+        `within` restricts the search by role, tool, turn, time, or file path mentioned in the text.
+        """
         check_positive("limit", limit)
         body = SearchBody(
             query=query, conversation=conversation, within=WithinBody.of(within), limit=limit

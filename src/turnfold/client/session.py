@@ -227,7 +227,7 @@ class AsyncRemoteFindings:
     async def clear_query(self) -> int:
         """Delete all findings (remembered tool results) except tables of contents; return the number deleted.
 
-        Call it when a question is answered. Tables of contents are useful for later questions too.
+        Call this method when a question is answered. Tables of contents are useful for later questions too.
         """
         return await self._count(api.operations.CLEAR_FINDINGS, ClearFindingsBody(query_only=True))
 
@@ -402,9 +402,10 @@ class AsyncRemoteSession:
     ) -> RemoteContext:
         """Build the context of the next model call, within the budget, and store its manifest (record of the call).
 
-        `query` recalls folded (compacted) entries that match; `recall` sets when to recall without a query. `notes`
-        (text by name) and the `workspace` are shown in this call only, fenced (marked as data), and never enter the
-        log.
+        `budget` replaces the service's budget for this call; `tools` are the tool schemas that the call sends, which
+        are counted. `query` recalls folded (compacted) entries that match; `recall` sets when to recall without a
+        query. `notes` (text by name) and the `workspace` are shown in this call only, fenced (marked as data), and
+        never enter the log.
 
         With `to` (a module of `turnfold.wire`, or its name) the budget's `max_bytes` limits the request body of that
         provider. `max_tokens` sets a lower token limit than the budget's.
@@ -493,7 +494,8 @@ class AsyncRemoteSession:
         """Find matching entries of this conversation, best first, folded (compacted) or not.
 
         With `tokens`, `limit` is ignored: return as many entries as fit that token limit, in log order, with the
-        entries next to them. `within` filters by role, tool, turn, path or time.
+        entries next to them. `within` restricts the matches (not the entries next to them) by role, tool, turn, time,
+        or file path mentioned in the text.
         """
         check_positive("limit", limit)
         check_positive("tokens", tokens)
@@ -682,7 +684,8 @@ def _provider(to: Provider | WireFormat | None) -> Provider | None:
     name: object = to if to is None or isinstance(to, str) else getattr(to, "PROVIDER", "")
     if name == "":
         raise InvalidOption(
-            "to= must be a module of turnfold.wire or its name: the service cannot call a model client"
+            f"to= is of type {type(to).__name__}, which is not a provider: give 'anthropic', 'gemini', 'openai_chat' "
+            "or 'openai_responses', or a module of turnfold.wire (a model client cannot be used over HTTP)"
         )
     return cast("Provider | None", name)
 

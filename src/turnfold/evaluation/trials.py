@@ -161,12 +161,12 @@ def read_set(path: str | Path) -> list[EvalConversation]:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as content:
             data = content.read(_LARGEST + 1)
         if len(data) > _LARGEST:
-            raise InvalidExport(f"{file} has more than {_LARGEST:,} bytes; split it", line=1)
+            raise InvalidExport(f"{file} has more than {_LARGEST:,} bytes; split it")
         found = _parse(data)
     except FileNotFoundError:
         raise NotFound(f"no such file: {file}") from None
     except (OSError, EOFError, zlib.error) as error:
-        raise InvalidExport(f"cannot read {file}: {error}", line=1) from None
+        raise InvalidExport(f"cannot read {file}: {error}") from None
     if not found:
         raise NotFound(
             f"{file} has no conversations: each line must be a conversation as a JSON object"

@@ -103,7 +103,7 @@ class Findings:
     def clear_query(self) -> int:
         """Delete all findings (remembered tool results) except tables of contents; return the number deleted.
 
-        Call it when a question is answered. Tables of contents are useful for later questions too.
+        Call this method when a question is answered. Tables of contents are useful for later questions too.
         """
         return drive(self._awaiting.clear_query())
 

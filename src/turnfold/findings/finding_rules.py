@@ -275,8 +275,6 @@ def rule_for(rules: Mapping[str, FindingRule], tool: str) -> FindingRule | None:
     """Return the rule that says how results of a tool are remembered; None if there is none.
 
     A rule may name an MCP tool with or without its server.
-
-    A rule may name an MCP tool with or without its server.
     """
     return rules.get(tool) or rules.get(plain_tool_name(tool))
 

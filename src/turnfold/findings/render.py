@@ -44,7 +44,7 @@ __all__ = (
 
 
 _LINE_ENDS = 2
-"""Tokens counted for the line breaks after the heading and the content of one remembered result."""
+"""Tokens counted for the line breaks after the heading and after the content of one remembered result."""
 _SMALLEST = 24
 """Fewest tokens that a shortened result may get; a result with less room is left out."""
 _HEADING_LIKE = late_pattern(
@@ -150,7 +150,9 @@ def items_text(
 ) -> str:
     """Render as many results as fit `tokens` under headings; the result is empty if none fits.
 
-    `wrap` makes the block whose tokens `measure` counts; `layout` formats the content below a heading.
+    `count` counts the tokens of a text. `wrap` makes the whole block, whose tokens `measure` counts; `layout` formats
+    the content below a heading. `language` is that of the headings and notes. Parts of a long result that match the
+    `terms` are preferred.
     """
     if not items:
         return ""

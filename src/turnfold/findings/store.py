@@ -275,9 +275,11 @@ class TailFindings:
         return shown_whole(self.every, block) if block else []
 
     def text(self, tokens: int, measure: Callable[[str], int], *, matching: bool = False) -> str:
-        """Return findings (remembered tool results) as fenced text (marked as data).
+        """Return the findings (remembered tool results) as text fenced as data.
 
-        The text has at most `tokens`, counted by `measure`; it is empty if no finding fits.
+        Tables of contents come first, then the most relevant findings. With `matching`, only those that share a term
+        with the question are returned. The text has at most `tokens`, counted by `measure`; it is empty if no finding
+        fits.
         """
         shown = self.matching if matching else self.every
         if not shown:
@@ -465,7 +467,7 @@ class AsyncFindings:
     async def clear_query(self) -> int:
         """Delete all findings (remembered tool results) except tables of contents; return the number deleted.
 
-        Call it when a question is answered. Tables of contents are useful for later questions too.
+        Call this method when a question is answered. Tables of contents are useful for later questions too.
         """
         return await self._drop(lambda each: each.kind != TOC)
 

@@ -243,9 +243,7 @@ async def import_file(
         zlib.error,
         EOFError,
     ) as error:
-        raise InvalidExport(
-            f"{source.name} is damaged or not UTF-8 text: {error}", line=1
-        ) from None
+        raise InvalidExport(f"{source.name} is damaged or not UTF-8 text: {error}") from None
 
 
 async def _import_own(
@@ -454,7 +452,6 @@ class _FileImport:
         if not any(known.message_count for known in self._conversations.values()):
             raise InvalidExport(
                 f"{self._path.name} has no messages in the format {self._format}",
-                line=1,
                 remedy=f"If it is in another format, name it: one of {', '.join(FORMATS)}",
             )
 

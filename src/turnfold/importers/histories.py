@@ -335,7 +335,6 @@ def session_table(path: Path) -> str:
         remedy = "Supported are the files of SQLiteSession (OpenAI Agents) and SQLChatMessageHistory (LangChain)"
     raise InvalidExport(
         f"{path.name} is a SQLite file without a table of messages that can be imported",
-        line=1,
         remedy=remedy,
     )
 
@@ -362,7 +361,7 @@ def table_values(path: Path, format_name: str) -> Iterator[Value | UnreadableIte
 
 
 def _unreadable(path: Path, error: sqlite3.Error) -> InvalidExport:
-    return InvalidExport(f"{path.name} cannot be read as SQLite: {error}", line=1)
+    return InvalidExport(f"{path.name} cannot be read as SQLite: {error}")
 
 
 def _open(path: Path) -> sqlite3.Connection:

@@ -88,7 +88,7 @@ def open_text(path: Path) -> Generator[IO[str]]:
     except FileNotFoundError:
         raise NotFound(f"file not found: {path}") from None
     except OSError as error:
-        raise InvalidExport(f"{path} cannot be read: {error.strerror}", line=1) from None
+        raise InvalidExport(f"{path} cannot be read: {error.strerror}") from None
     try:
         if start == b"PK":
             with ExitStack() as stack:
@@ -107,7 +107,6 @@ def open_text(path: Path) -> Generator[IO[str]]:
         raise InvalidExport(
             f"{path} is not text in UTF-8: save it as UTF-8, or convert it, for example with "
             f"iconv -f GBK -t UTF-8 {path.name} > utf8-{path.name}",
-            line=1,
         ) from error
 
 
@@ -117,7 +116,7 @@ def _told_if_damaged(path: Path) -> Generator[None]:
     try:
         yield
     except _DAMAGED as error:
-        raise InvalidExport(f"{path} is damaged: {error}", line=1) from None
+        raise InvalidExport(f"{path} is damaged: {error}") from None
 
 
 class _ArchiveFile(io.BufferedReader):
@@ -154,7 +153,6 @@ class _Unpacked(io.RawIOBase):
         if self._left < 0:
             raise InvalidExport(
                 f"{self._path} unpacks to more than {_MOST_RATIO} times its size, so it is no text",
-                line=1,
                 remedy="Unpack it and look at its content",
             )
         view[: len(data)] = data
@@ -178,7 +176,6 @@ def _member(archive: zipfile.ZipFile, path: Path) -> str:
     if len(names) != 1:
         raise InvalidExport(
             f"{path} contains {len(names)} files named conversations*.json; one is expected",
-            line=1,
             remedy="Unpack it and import the files one by one",
         )
     return names[0]

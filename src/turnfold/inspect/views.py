@@ -151,8 +151,8 @@ class LeftOut:
     the log."""
     last: int
     outcome: str
-    """What was done with it: entries are `folded` (compacted) or `dropped`, rules `left out`, and a part of the text
-    after the conversation `shrunk`."""
+    """What was done with it: entries are `folded` (compacted) or `dropped`, rules `left out`, and a part of the tail
+    (text before the newest turn) `shrunk`."""
     reason: str
     rules: int = 0
     """Number of rules that were left out."""
@@ -417,7 +417,7 @@ class CallView:
     items: tuple[SentItem, ...]
     left_out: tuple[LeftOut, ...]
     recalled: tuple[tuple[int, float], ...]
-    """(seq, score) of each entry recalled into the tail (recalled passages, pins and rules after the window)."""
+    """(seq, score) of each entry recalled into the tail (the pins, rules and passages before the newest turn)."""
     calls: int = 0
     """Number of calls of the session; 0 if the number was not requested."""
     tail: dict[str, int] = field(default_factory=dict[str, int])

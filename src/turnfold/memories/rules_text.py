@@ -49,7 +49,7 @@ async def rules_text(
 ) -> str:
     """Return, as fenced text (marked as data), the user's rules that still apply, from entries up to `upto`.
 
-    Its limit is a share of the `window` of tokens; `count` counts them. Returns "" if there are no rules.
+    The text has at most a share of `window` tokens, which `count` counts. Returns "" if there are no rules.
     """
     rules = [rule for rule in await session.rules() if rule.seq <= upto]
     limit = max(window // _SHARE, min(_LEAST_TOKENS, window // _SMALL))

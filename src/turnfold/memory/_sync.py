@@ -224,11 +224,12 @@ class Session:
     ) -> Context:
         """Build a valid context for the next model call, within the budget, and store its manifest (call record).
 
-        `query` recalls matching entries from before the window; `recall` overrides the memory's mode of recalling
-        without a query. `notes` (text by name) and `workspace` are shown in this call only, fenced (marked as data),
-        and are not logged. No model is called unless this memory folds (compacts) inline. The context of a session
-        without messages has none, and a request written from it has a placeholder, because providers refuse a request
-        without messages.
+        `budget` replaces the memory's budget for this call; `tools` are the tool schemas that the call sends, which are
+        counted. `query` recalls matching entries from before the window; `recall` overrides the memory's mode of
+        recalling without a query. `notes` (text by name) and `workspace` are shown in this call only, fenced (marked as
+        data), and are not logged. No model is called unless this memory folds (compacts) inline. The context of a
+        session without messages has none, and a request written from it has a placeholder, because providers refuse a
+        request without messages.
 
         With `to` (a module of `turnfold.wire`, or a model's client) the budget's `max_bytes` limits the request body of
         that provider, and the receipt (context report) lists the changes that the provider requires. `max_tokens` is a
@@ -301,9 +302,10 @@ class Session:
     ) -> list[Recalled]:
         """Return the entries of this conversation that match the query, best first, whether folded (compacted) or not.
 
-        What was cleared is left out; `Memory.search` finds it. With `tokens` (instead of `limit`), return as many as
-        fit, in the order of the log and with their neighbours: the `recalled_text` of the result has at most `tokens`
-        tokens. `within` restricts matches, not their neighbours, to a role, tool, turn, path or time.
+        Messages hidden by `clear()` are left out; `Memory.search` finds them. With `tokens` (instead of `limit`),
+        return as many as fit, in the order of the log and with their neighbours: the `recalled_text` of the result has
+        at most `tokens` tokens. `within` restricts the matches (not the neighbours added to them) by role, tool, turn,
+        time, or file path mentioned in the text.
         """
         return drive(self._awaiting.recall(query, limit=limit, tokens=tokens, within=within))
 
@@ -586,12 +588,12 @@ class Memory:
 
     @property
     def budget(self) -> Budget:
-        """The budget (token limits) of a call that names none."""
+        """The budget (token limits) of a call that is given no budget of its own."""
         return self._awaiting.budget
 
     @property
     def recall(self) -> RecallMode:
-        """The recall mode (when contexts show earlier entries) of calls that name none."""
+        """The recall mode (when contexts show earlier entries) of calls that are given no mode of their own."""
         return self._awaiting.recall
 
     def session(self, conversation: str) -> Session:
@@ -618,9 +620,9 @@ class Memory:
         within: Within = ALL_ENTRIES,
         limit: int = 20,
     ) -> list[SearchResult]:
-        """Search the messages of this scope (tenant) or of one conversation; `within` restricts the search by filters.
+        """Search the messages of this scope (tenant) or of one conversation; return the best matches first.
 
-        Returns the best matches first.
+        `within` restricts the search by role, tool, turn, time, or file path mentioned in the text.
         """
         return drive(
             self._awaiting.search(query, conversation=conversation, within=within, limit=limit)

@@ -156,7 +156,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     cleared: int
     """Seq (log position) of the last entry hidden by `clear()`; 0 for none."""
     tail: str
-    """Text sent after the window: pins, rules, state, findings (remembered tool results) and recalled passages."""
+    """Text sent before the newest turn: pins, rules, state, findings (remembered tool results), recalled passages."""
     budget: dict[str, float]
     counter: str
     tools: int

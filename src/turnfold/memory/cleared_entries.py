@@ -21,7 +21,10 @@ async def cleared_upto(store: Store, scope: Scope, conversation: str) -> int:
 async def last_cleared(
     note: ClearedNote, store: Store, scope: Scope, conversation: str, *, head: int | None = None
 ) -> int:
-    """Return the last log position that is cleared or replaced as the note says; `head` is the newest one looked at."""
+    """Return the last log position that is cleared or replaced as the note says; 0 if none is.
+
+    Only entries up to the position `head` are considered.
+    """
     found = note.upto
     for seq, client_id in note.replacing:
         if found < seq and (head is None or seq < head):
@@ -34,7 +37,8 @@ async def last_cleared(
 def cleared_as_of(note: ClearedNote, upto: int) -> ClearedNote:
     """Return the note as it was when `upto` was the newest entry, as far as that is known.
 
-    What was replaced later was not hidden then. When `clear()` was called is not known: what it hid stays hidden.
+    Entries that were replaced after that were not hidden then. The note does not say when `clear()` was called, so the
+    entries that it hid stay hidden.
     """
     cleared, replaced = note.upto, list(note.replaced)
     while replaced and upto <= replaced[-1][0]:

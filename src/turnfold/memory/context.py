@@ -114,7 +114,7 @@ class ContextRequest:
     """When to recall earlier entries if no query is given."""
     tools: Tools = ()
     notes: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Texts by name, fenced (marked as data) after the window, shown in this call only and not logged."""
+    """Texts by name, fenced (marked as data) before the newest turn, shown in this call only and not logged."""
     workspace: str = ""
     """Text shown after the caller's `notes`, in this call only; it is not logged."""
     to: WireFormat | None = None
@@ -136,7 +136,7 @@ class ContextRequest:
 
 
 class Tail(NamedTuple):
-    """The text after the window: pins, rules, state, remembered tool results, recalled entries.
+    """The text before the newest turn: pins, rules, state, remembered tool results, recalled entries.
 
     Made once and kept for a whole user turn.
     """
@@ -249,8 +249,9 @@ class ContextBuilder:
     async def _build_and_save_window(self, request: ContextRequest) -> tuple[Context, PromptParts]:
         """Build a context and store where its window begins, for all processes.
 
-        If processes that write all the time are first again and again, this context is used without storing that: its
-        call is written only if the history is still the same, and the next context starts from what the others stored.
+        If other processes that write all the time are always first to store that, this context is used although the
+        beginning of its window is not stored: its call is recorded only if the history is still the same, and the next
+        context starts from the beginning that the others stored.
         """
         tries, budget = 1, request.budget
         while True:
@@ -302,7 +303,7 @@ class ContextBuilder:
     async def prompt_parts(self, request: ContextRequest) -> PromptParts:
         """Return the prompt's parts outside the window: system messages, summary, tail and tool schemas.
 
-        The tail is the text after the window: pins, rules, state, recalled passages.
+        The tail is the text before the newest turn: pins, rules, state, recalled passages.
         """
         cache, budget, query = self.cache, request.budget, request.query
         window = await cache.window(budget)
@@ -567,8 +568,8 @@ class ContextBuilder:
         window begins after entries that are not folded yet.
 
         In mode `inline`, during a turn's tool loop, the result is False as long as the prompt sent before the new
-        messages stays the same: a fold would lose the provider's prompt cache. Once the window or the text after it
-        changes, the cache is lost anyway.
+        messages stays the same: a fold would lose the provider's prompt cache. Once the window or the tail (text before
+        the newest turn) changes, the cache is lost anyway.
         """
         policy = self.config.policy
         owed = window.anchor - 1 > prompt.folded
@@ -632,7 +633,7 @@ class ContextBuilder:
         return "\n".join([window.question, *window.newest_steps])
 
     async def _tail(self, request: ContextRequest, window: LiveWindow, rules: str) -> Tail:
-        """Make the text that follows the window in this turn.
+        """Make the tail, the text that stands before the newest turn.
 
         It has pins, rules, state, findings (remembered tool results) and recalled passages.
         """

@@ -131,7 +131,7 @@ class ErasureReceipt:
 
     @classmethod
     def require(cls, given: object) -> ErasureReceipt:
-        """Return what was given if it is an erasure receipt; raises `InvalidOption`, which names the right call."""
+        """Return `given` if it is an erasure receipt; otherwise raise `InvalidOption`, which names the right call."""
         if isinstance(given, cls):
             return given
         raise InvalidOption(

@@ -290,9 +290,8 @@ class Folder:
     ) -> Document | None:
         """Return a document with an extract (important sentences) of the entries up to `upto`.
 
-        Returns None if no entries are new.
-
-        About `tokens` of the log are read, so a longer range is covered in several calls.
+        The extract continues `current`, the one that contexts show now, if there is any. Returns None if no entries are
+        new. About `tokens` of the log are read, so a longer range is covered in several calls.
         """
         after = max(fold.after, current.upto if current else 0)
         entries = await self._read(replace(fold, after=after, upto=upto), tokens=tokens)
@@ -548,11 +547,10 @@ class FoldManager:
     async def _one_at_a_time(
         self, fold: FoldRange, work: Callable[[FoldRange], Awaitable[Checkpoint | None]]
     ) -> Checkpoint | None:
-        """Run a fold (compaction) for the range that the earlier folds of this session object left.
+        """Run `work`, a fold (compaction), for the part of a range that this session's earlier folds have left.
 
-        It waits until those have ended.
-
-        If they left nothing, returns the newest checkpoint; None if there is none.
+        Waits until those folds have ended. If they have left nothing of the range, returns the newest checkpoint; None
+        if there is none.
         """
         finished = self._finished
         async with self._handle_lock:
@@ -627,11 +625,10 @@ class FoldManager:
     ) -> bool:
         """Store an extract of messages that left the window before they were folded.
 
-        Returns True if anything was added.
-
-        Needs no lease and does not wait for a process that calls the model. If the memory has no model for summaries,
-        the extract is committed as a checkpoint; otherwise the model's summary replaces it later. About `tokens` of the
-        log are read.
+        The extract continues `current`, the one that contexts show now, if there is any. Returns True if anything was
+        added. Needs no lease and does not wait for a process that calls the model. If the memory has no model for
+        summaries, the extract is committed as a checkpoint; otherwise the model's summary replaces it later. About
+        `tokens` of the log are read.
         """
         if not self.policy.stand_in:
             return False

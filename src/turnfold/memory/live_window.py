@@ -89,7 +89,7 @@ def spoken_text(message: Message) -> str:
 class PromptParts:
     """The parts of a call's prompt outside the window: system messages, summary, tail and tool schemas.
 
-    The tail is the text after the window: pins, rules, state, recalled passages.
+    The tail is the text before the newest turn: pins, rules, state, recalled passages.
     """
 
     system: Sequence[StoredMessage] = ()
@@ -108,7 +108,7 @@ class PromptParts:
     recalled: tuple[tuple[int, float], ...] = ()
     """(seq, score) of each entry recalled into the tail (pins, rules, recalled passages)."""
     recall_room: int = 0
-    """Tokens that recalled entries take beyond the budget's share for the text after the window."""
+    """Tokens that recalled entries take beyond the budget's share for the tail (text before the newest turn)."""
     recall_tokens: int = 0
     """Tokens of the recalled passages."""
     rules_left_out: tuple[int, ...] = ()
@@ -394,7 +394,8 @@ class LiveWindow:
         """Return the position of the last entry to fold now, if folding (compaction) is due.
 
         Otherwise, or if nothing is worth folding, returns the position before the window. Folding is due when a context
-        without recalled passages has `due_tokens` or more, which are at most the share `threshold` of the budget.
+        without recalled passages has `due_tokens` or more, which are at most the share `threshold` of the budget. The
+        newest `keep_turns` turns are not folded if the budget has room for them.
         """
         marks = budget.marks
         room = self._room(budget, prompt, low=min(marks.low, marks.folded))

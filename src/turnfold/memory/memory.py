@@ -535,12 +535,12 @@ class AsyncMemory:
 
     @property
     def budget(self) -> Budget:
-        """The budget (token limits) of a call that names none."""
+        """The budget (token limits) of a call that is given no budget of its own."""
         return self._config.budget
 
     @property
     def recall(self) -> RecallMode:
-        """The recall mode (when contexts show earlier entries) of calls that name none."""
+        """The recall mode (when contexts show earlier entries) of calls that are given no mode of their own."""
         return self._config.recall
 
     def session(self, conversation: str) -> AsyncSession:
@@ -571,9 +571,9 @@ class AsyncMemory:
         within: Within = ALL_ENTRIES,
         limit: int = 20,
     ) -> list[SearchResult]:
-        """Search the messages of this scope (tenant) or of one conversation; `within` restricts the search by filters.
+        """Search the messages of this scope (tenant) or of one conversation; return the best matches first.
 
-        Returns the best matches first.
+        `within` restricts the search by role, tool, turn, time, or file path mentioned in the text.
         """
         check_type("query", query, (str,), 'search("what to find")')
         return await search_memory(

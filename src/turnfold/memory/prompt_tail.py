@@ -115,7 +115,10 @@ def tail_text(
 def check_pins(
     pins: Sequence[str], budget: Budget, counter: TokenCounter, *, new: str = ""
 ) -> None:
-    """Raise `BudgetTooSmall` if the pins, and a `new` one, exceed the budget's share for pins and other added text."""
+    """Raise `BudgetTooSmall` if the pins, and a `new` one, exceed the budget's share for the tail.
+
+    The tail is the text before the newest turn: pins, rules, recalled passages.
+    """
 
     def cost(texts: Sequence[str]) -> int:
         return sum(map(counter.count_message, tail_message(tail_text(pins=texts, state={}))))
@@ -144,7 +147,7 @@ def tail_message(text: str) -> tuple[Message, ...]:
 
 
 def with_notes(tail: str, notes: Mapping[str, str], workspace: str) -> str:
-    """Return the tail (text after the window) with the call's notes and workspace text behind it.
+    """Return the tail (text before the newest turn) with the call's notes and workspace text behind it.
 
     Raises `InvalidOption` for a reserved name.
     """

@@ -160,7 +160,10 @@ class _Dated(NamedTuple):
         read: Mapping[int, Entry] | None,
         in_units: bool,
     ) -> list[tuple[int, float]]:
-        """Return the places with the score of the named days added; of entries that were `read`, the time decides."""
+        """Return the places (log positions with their scores) with the score of the named days added.
+
+        If the entries were `read`, their times say which were written on those days; before that, `seqs` does.
+        """
         if not self.seqs:
             return list(places)
         seqs = self.seqs

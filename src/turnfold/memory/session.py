@@ -398,11 +398,12 @@ class AsyncSession:
     ) -> Context:
         """Build a valid context for the next model call, within the budget, and store its manifest (call record).
 
-        `query` recalls matching entries from before the window; `recall` overrides the memory's mode of recalling
-        without a query. `notes` (text by name) and `workspace` are shown in this call only, fenced (marked as data),
-        and are not logged. No model is called unless this memory folds (compacts) inline. The context of a session
-        without messages has none, and a request written from it has a placeholder, because providers refuse a request
-        without messages.
+        `budget` replaces the memory's budget for this call; `tools` are the tool schemas that the call sends, which are
+        counted. `query` recalls matching entries from before the window; `recall` overrides the memory's mode of
+        recalling without a query. `notes` (text by name) and `workspace` are shown in this call only, fenced (marked as
+        data), and are not logged. No model is called unless this memory folds (compacts) inline. The context of a
+        session without messages has none, and a request written from it has a placeholder, because providers refuse a
+        request without messages.
 
         With `to` (a module of `turnfold.wire`, or a model's client) the budget's `max_bytes` limits the request body of
         that provider, and the receipt (context report) lists the changes that the provider requires. `max_tokens` is a
@@ -562,9 +563,10 @@ class AsyncSession:
     ) -> list[Recalled]:
         """Return the entries of this conversation that match the query, best first, whether folded (compacted) or not.
 
-        What was cleared is left out; `Memory.search` finds it. With `tokens` (instead of `limit`), return as many as
-        fit, in the order of the log and with their neighbours: the `recalled_text` of the result has at most `tokens`
-        tokens. `within` restricts matches, not their neighbours, to a role, tool, turn, path or time.
+        Messages hidden by `clear()` are left out; `Memory.search` finds them. With `tokens` (instead of `limit`),
+        return as many as fit, in the order of the log and with their neighbours: the `recalled_text` of the result has
+        at most `tokens` tokens. `within` restricts the matches (not the neighbours added to them) by role, tool, turn,
+        time, or file path mentioned in the text.
         """
         check_type("query", query, (str,), 'recall("what to find")')
         with self.config.meter.span("retrieval turnfold", self.id, RETRIEVAL) as note:

@@ -53,8 +53,8 @@ _LEAST_TOKENS = 600
 """In a small budget the rules shown may take up to this many tokens, but at most `_SMALL_PERCENT` of the budget."""
 _SMALL_PERCENT = 30
 _PART_OF_TAIL = 7
-"""Divisor: rules of up to 1/7 of the budget fit into the usual room of the text after the window; if they take more,
-that room grows."""
+"""Divisor: rules of up to 1/7 of the budget fit into the usual room of the tail (text before the newest turn); if they
+take more, that room grows."""
 _VITAL_TOKENS, _VITAL_PERCENT = 1_200, 35
 """Rules that do harm if they are forgotten may take up to this many tokens, but at most 35 % of the budget."""
 _FROM_DIALOGUE = 20
@@ -122,8 +122,7 @@ class RuleLedger:
     left_out: tuple[int, ...] = field(default=(), init=False)
     """Seqs of the active rules that the last context had no room for, one per rule."""
     extra: int = field(default=0, init=False)
-    """Tokens that the rules shown last take beyond their usual part of the tail (the part of a context after the
-    window)."""
+    """Tokens that the rules shown last take beyond their usual part of the tail (text before the newest turn)."""
     beyond_share: int = field(default=0, init=False)
     """Tokens that the rules shown last take beyond 1/20 of the budget."""
     _read: tuple[Document | None, int, RulesNote] = (None, 0, RulesNote())
@@ -222,8 +221,8 @@ class RuleLedger:
     ) -> tuple[int, int, int]:
         """Return three limits for the tokens of rules.
 
-        They are: for the rules' share of the text after the window, for all rules, and for the rules that do harm if
-        they are forgotten.
+        They are: for the rules' share of the tail (text before the newest turn), for all rules, and for the rules that
+        do harm if they are forgotten.
         """
         limit = max(
             budget.tokens // _SHARE, min(_LEAST_TOKENS, budget.tokens * _SMALL_PERCENT // 100), 1

@@ -136,9 +136,7 @@ def without_headings(text: str) -> str:
 class SentPrompt:
     """The last prompt that a session made for the agent's model.
 
-    A request for a summary can continue this prompt, to use the provider's cache.
-
-    A fold can continue this prompt to use the provider's cache.
+    A request for the summary of a fold (compaction) can continue this prompt, to use the provider's cache.
     """
 
     context: Context

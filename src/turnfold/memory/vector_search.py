@@ -46,17 +46,33 @@ def unit(vectors: Sequence[Sequence[float]], many: int) -> Rows:
     try:
         rows = np.asarray(vectors, dtype=np.float32)
     except (ValueError, TypeError) as error:
-        raise ModelFailed(f"the embedder returned something other than vectors: {error}") from error
-    if rows.ndim != 2 or len(rows) != many or not np.isfinite(rows).all():
         raise ModelFailed(
-            f"the embedder returned shape {rows.shape} for {many} texts; one finite vector per text is needed"
+            f"the embedder must return a vector (a list of numbers) for each text, all of one length: {error}"
+        ) from error
+    if rows.ndim != 2:
+        raise ModelFailed(
+            f"the embedder returned an array of shape {rows.shape}; it must return a list of vectors, one for each text"
+        )
+    if len(rows) != many:
+        raise ModelFailed(
+            f"the embedder returned a list of {len(rows)} when given a list of {many}; it must return one vector for "
+            "each text"
+        )
+    bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+    if len(bad):
+        raise ModelFailed(
+            f"the embedder returned NaN or infinity in the vector of text {bad[0] + 1} of {many}: check the embedding "
+            "model"
         )
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
 
 def pack(entries: Sequence[Rows]) -> bytes:
-    """Return the stored form: the number of each entry's vectors, then all vectors in half precision."""
+    """Return the vectors of entries in the form in which they are stored.
+
+    That is the number of each entry's vectors, then all vectors in half precision.
+    """
     numbers = np.array([len(rows) for rows in entries], dtype="<u2")
     return numbers.tobytes() + np.concatenate(entries).astype("<f2").tobytes()
 
@@ -102,7 +118,7 @@ class Vectors:
         return 2 * sum(block.rows.nbytes for block in self._blocks)
 
     def add(self, body: bytes, many: int) -> None:
-        """Add the stored vectors of the next `many` entries."""
+        """Add the vectors of the next `many` entries, which `pack` has converted to the bytes `body`."""
         known = self._blocks[0].rows.shape[1] if self._blocks else 0
         size = len(body) - 2 * many
         numbers = np.frombuffer(body[: 2 * many] if size > 0 else b"", dtype="<u2").astype(np.intp)

@@ -215,7 +215,8 @@ class SdkModel(ABC):
     ) -> Request:
         """Return the request body that `stream` would send; the body of `complete` is a little smaller.
 
-        Raises `BudgetTooSmall` if it is above `max_bytes` (None: the limit of the context's own budget, 0: no limit).
+        `tools` are the tool schemas to send. Raises `BudgetTooSmall` if the body is above `max_bytes` (None: the limit
+        of the context's own budget, 0: no limit).
         """
         request, arguments = self._arguments(context, tools)
         sent = {**arguments, **self._interface.streaming, "stream": True}
@@ -399,7 +400,11 @@ class ModelCall:
     async def result(
         self, send: Callable[[], Awaitable[JsonObject]], recover: Callable[[Failure], bool]
     ) -> JsonObject:
-        """Send a request that is not streamed and return the answer; failures are retried."""
+        """Send a request that is not streamed and return the answer; failures are retried.
+
+        `send` makes one attempt. `recover` is called after a failure, and returns True if the request was changed and
+        can be sent again at once.
+        """
         return await call_with_retries(
             send, model=self.model, policy=self._policy, sleep=self._sleep, recover=recover
         )

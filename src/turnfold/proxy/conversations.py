@@ -344,7 +344,7 @@ class Conversations:
         """Read what the next fold (compaction) needs in the background, and search for `query` if it is not empty.
 
         Entries are indexed by the first search after they were written. If this work is still running for an earlier
-        answer of the session, it goes on with this one.
+        answer of the session, the same run then does it for this answer.
         """
         tenant, name = session.scope.tenant, session.id
         self._to_prepare[tenant, name] = session, query

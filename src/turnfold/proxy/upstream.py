@@ -72,7 +72,7 @@ class UpstreamResponse:
 
     @property
     def length(self) -> int:
-        """Bytes of the body as announced; -1 if its length is not announced."""
+        """Bytes of the body as the provider announced them; -1 if it announced none."""
         given = dict(self.headers).get(b"content-length", b"")
         return int(given) if given.isdigit() else -1
 

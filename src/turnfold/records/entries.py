@@ -138,9 +138,8 @@ def as_messages(
 ) -> list[Message]:
     """Convert each of `values` to a `Message`.
 
-    Raises `InvalidRecord`, with the index of the wrong value, if one is invalid.
-
-    With `on_unreadable` a value that cannot be converted is left out, and the function gets the error.
+    Raises `InvalidRecord`, with the index of the wrong value and `path` before it, if one is invalid. With
+    `on_unreadable` a value that cannot be converted is left out, and the function gets the error.
     """
     if isinstance(values, Mapping | str | Message):
         raise InvalidRecord(

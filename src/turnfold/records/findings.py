@@ -54,7 +54,7 @@ class Finding(
     seq: int = 0
     """Seq (log position) of the entry with the result; 0 if the result was not logged."""
     since: int = 0
-    """The newest seq (log position) when the finding (remembered tool result) was recorded, which is shown from the
+    """The newest seq (log position) when the finding was recorded: a finding (remembered tool result) is shown from the
     next user turn on."""
     asked: int = 0
     """The newest seq (log position) when the tool was called; the finding (remembered tool result) is stale if an

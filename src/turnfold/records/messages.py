@@ -444,7 +444,7 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_u
     """JSON text with details of the original that the message's parts do not hold. It is valid only together with those
     parts."""
     envelope: str = ""
-    """JSON text: the fields of the response around it (id, stop reason, usage)."""
+    """JSON text of the fields of the provider's response around the message (id, stop reason, usage)."""
 
     def without_form(self) -> Origin:
         """Return the origin without `form`, for a message whose parts have been changed."""

@@ -126,7 +126,7 @@ class OriginNote(_Note, frozen=True, forbid_unknown_fields=True):
 
 
 class WindowNote(_Note, frozen=True, forbid_unknown_fields=True):
-    """Note that says where the window of one budget begins, and the text sent after the window.
+    """Note that says where the window of one budget begins, and the tail, the text sent before the newest turn.
 
     All processes use the same note.
     """
@@ -141,7 +141,7 @@ class WindowNote(_Note, frozen=True, forbid_unknown_fields=True):
     reason: str = ""
     """Why the entries before the anchor (first verbatim entry) are not shown."""
     turn: int = 0
-    """Seq (log position) of the user message in whose turn `tail`, the text after the window, was made; 0 for none."""
+    """Seq (log position) of the user message that began the turn for which `tail` was made; 0 for none."""
     query: str = ""
     """The query for which the entries in `recalled` were found."""
     tail: str = ""
@@ -150,7 +150,7 @@ class WindowNote(_Note, frozen=True, forbid_unknown_fields=True):
     recalled: tuple[tuple[int, float], ...] = ()
     """(seq, score) of each entry recalled into the tail (pins, rules, recalled passages)."""
     recall_room: int = 0
-    """Tokens that recalled entries take beyond the budget's share for the text after the window."""
+    """Tokens that recalled entries take beyond the budget's share for the tail (text before the newest turn)."""
     recall_tokens: int = 0
     """Tokens of the recalled passages."""
 

@@ -258,7 +258,11 @@ def has_known_word(text: str) -> bool:
 
 
 def _form(word: str, original: str) -> str:
-    """Return the class of a word, or the word itself if it is a function word; `original` is the word as written."""
+    """Return the placeholder that stands for a word in the form of a sentence: `VERB`, `NUM`, `NAME`, `X` and so on.
+
+    Function words stand for themselves. `word` is in standard spelling; `original`, as the user wrote it, shows
+    capitals.
+    """
     if word in _SMALL:
         return word
     if word in _CLASSES:

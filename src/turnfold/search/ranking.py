@@ -376,8 +376,8 @@ def with_days(
 ) -> list[tuple[int, float]]:
     """Return places as (seq, score), best first, in which the entries `dated` score for the day they were written on.
 
-    `count` of all `entries` were written on the days that the query names, or without `days` in longer periods. With
-    `in_units`, scores are those of `fuse`.
+    The query names days if `days` is True, otherwise longer periods; `count` of all `entries` were written in them.
+    With `in_units`, scores are those of `fuse`.
     """
     unit = math.log(max(entries, 1) + 1) if in_units else 1.0
     weight = _DAY_WEIGHT if days else _PERIOD_WEIGHT

@@ -84,7 +84,7 @@ async def count_ahead(counter: TokenCounter, messages: Sequence[Message], runtim
 
 @dataclass(slots=True)
 class _Lane:
-    """Semaphores that limit the concurrent light and heavy requests of one tenant."""
+    """Semaphores that limit the concurrent light and heavy (much computing) requests of one tenant."""
 
     light: asyncio.Semaphore
     heavy: asyncio.Semaphore

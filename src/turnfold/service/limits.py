@@ -440,7 +440,7 @@ class Quota:
             used.stale = True
 
     def check_copy(self, tenant: str, size: int, tokens: int) -> None:
-        """Raise `LimitExceeded` if copies of `size` bytes and so many tokens do not fit the tenant's quotas.
+        """Raise `LimitExceeded` if copies with `size` bytes and `tokens` tokens do not fit the tenant's quotas.
 
         Uses the cached usage; without one, nothing is checked.
         """

@@ -300,8 +300,9 @@ def run(
 def warm_up(model: str) -> None:
     """Load the modules and tables that the first requests need, and exempt them from garbage collection.
 
-    Loading takes a second. A full collection looks at each object of the modules and tables that are loaded, which
-    would stop all requests for some 40 ms again and again, and free nothing.
+    The tables include the tokenizer of `model`, if the service has one. Loading takes a second. A full collection looks
+    at each object of the modules and tables that are loaded, which would stop all requests for some 40 ms again and
+    again, and free nothing.
     """
     with Memory(counter=_counter(model)) as memory:
         session = memory.session("warm-up")

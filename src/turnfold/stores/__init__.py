@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     )
     from turnfold.stores.redacting_store import RedactingStore, Redaction, redaction_of
     from turnfold.stores.sqlite.engine import SAFE_SQLITE, sqlite_version
-    from turnfold.stores.sqlite.file import is_blank
+    from turnfold.stores.sqlite.file_checks import is_blank
     from turnfold.stores.sqlite.status import SqliteStatus, sqlite_faults, sqlite_status
     from turnfold.stores.sqlite.store import SqliteStore
 
@@ -162,7 +162,7 @@ _HOMES = {
     "Piece Restored Scope State Store View Written check_name",
     "turnfold.stores.redacting_store": "RedactingStore Redaction redaction_of",
     "turnfold.stores.sqlite.engine": "SAFE_SQLITE sqlite_version",
-    "turnfold.stores.sqlite.file": "is_blank",
+    "turnfold.stores.sqlite.file_checks": "is_blank",
     "turnfold.stores.sqlite.status": "SqliteStatus sqlite_faults sqlite_status",
     "turnfold.stores.sqlite.store": "SqliteStore",
     "turnfold.stores.export_import": "Progress Transferred digest export_to import_from",

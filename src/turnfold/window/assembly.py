@@ -57,9 +57,10 @@ def assemble(
 ) -> Context:
     """Build the best context that fits: never over budget, and never with a tool call or a result without the other.
 
-    `anchor` is the previous call's `context.anchor`; without it the window starts at the beginning of the log. `tail`
-    goes just before the newest turn; it may take its share and `recall_room` tokens more. `previous` is used only to
-    measure the shared prefix.
+    `anchor` is the previous call's `context.anchor`; without it the window starts at the beginning of the log.
+    `strategy` chooses what leaves the window. `tail` goes just before the newest turn; it may take its share and
+    `recall_room` tokens more. `tools` are the tool schemas, whose tokens are counted. `previous` is the previous call's
+    context; it is used only to measure how much of its beginning this one repeats.
     """
     _check_tail(tail)
     before = anchor or Anchor()
@@ -83,7 +84,7 @@ def _check_tail(tail: Sequence[Message]) -> None:
 class _Extras(NamedTuple):
     """The parts of a prompt that the caller passes and that are not in the log.
 
-    They are the messages after the conversation (pins, rules, recalled passages) and the tool schemas.
+    They are the tail (messages before the newest turn: pins, rules, recalled passages) and the tool schemas.
     """
 
     tail: Sequence[Message]
@@ -178,7 +179,10 @@ def _enforce(view: SpanView, choice: Choice, overhead: Overhead, budget: Budget)
 
 
 def _shorten(view: SpanView, start: int, overhead: Overhead, budget: Budget) -> SpanView:
-    """Shorten the newest messages, which must be sent, to fit; raises `BudgetTooSmall` if they cannot be made to."""
+    """Shorten the newest messages, which must be sent, until they fit the budget.
+
+    Raises `BudgetTooSmall` if they cannot be made to fit.
+    """
     room = overhead.room(budget)
     pieces = list(view.pieces(start))
     if room.messages and len(pieces) > room.messages:
@@ -280,7 +284,7 @@ def _build(window: _Window, overhead: Overhead, budget: Budget, before: Anchor) 
 
 
 def _anchor_of(window: _Window, head: Piece | None, before: Anchor) -> Anchor:
-    """Return the anchor (stored beginning) of a window; the object `before` itself if it is equal."""
+    """Return the anchor (stored beginning) of a window; if it equals the previous anchor `before`, that object."""
     view, start, reason = window
     first = view.transcript.position_of(start)
     caps = _live_caps(view, first, head)

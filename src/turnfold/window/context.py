@@ -138,7 +138,7 @@ class Omission(NamedTuple):
 
     @property
     def messages(self) -> int:
-        """Number of messages in this range of the log; 0 for system, summary and tail (text after the window)."""
+        """Number of messages in this range of the log; 0 for system, summary and tail (text before the newest turn)."""
         return self.stop - self.start if self.start >= 0 else 0
 
     @property
@@ -363,7 +363,7 @@ class Context:
         return self.messages[edges[at] : edges[at + 1]]
 
     def tail_parts(self) -> dict[str, int]:
-        """Return the tokens of the tail (text after the window) by the label of each block.
+        """Return the tokens of the tail (text before the newest turn) by the label of each block.
 
         Labels are `pinned`, `rules`, `state`, `recalled`, and so on.
 

@@ -89,6 +89,7 @@ def shrink_text(
 ) -> str:
     """Return `text` in at most `cap` tokens: its beginning and end, with a note of its full length between them.
 
+    `count` returns the tokens of a text. The note says where the whole text is stored if `reference` names that place.
     With `unusual`, the note is followed by lines of the omitted part that differ from most lines, such as errors in a
     log.
     """

@@ -51,9 +51,11 @@ _TRUST = {"recalled": 1, "findings": 2, "state": 3, "rules": 4}
 """Trust in a block of the tail (pins, rules, recalled passages) by its label: the least trusted are shortened first.
 Labels not listed (notes, workspace) have trust 0."""
 _ONE_TEXT = frozenset({"state", "workspace"})
-"""Labels of the blocks after the conversation that are one text, which may be cut at any place."""
+"""Labels of the tail's blocks that are one text, which may be cut at any place. The tail is the text before the newest
+turn."""
 _ITEMS = frozenset({"recalled", "findings", "rules"})
-"""Labels of the blocks after the conversation that are a list, whose items each begin at the left margin."""
+"""Labels of the tail's blocks that are a list, whose items each begin at the left margin. The tail is the text before
+the newest turn."""
 _FEWEST = 32
 """Fewest tokens of a block that is worth showing: the marks around a shorter one would cost more than the block."""
 
@@ -61,7 +63,7 @@ _FEWEST = 32
 class ShortenedBlocks(NamedTuple):
     """The blocks of a tail that fit, and a sentence for each that was shortened or left out.
 
-    The tail is the text after the conversation: pins, rules, recalled passages.
+    The tail is the text before the newest turn: pins, rules, recalled passages.
     """
 
     blocks: tuple[Fenced, ...]
@@ -74,7 +76,7 @@ def joined_blocks(blocks: Sequence[Fenced]) -> str:
 
 
 def pins_too_large(parts: dict[str, int], allowed: int, *, remedy: str) -> BudgetTooSmall:
-    """Return the error for pinned texts that exceed the budget's share for the text after the conversation."""
+    """Return the error for pinned texts that exceed the budget's share for the tail (text before the newest turn)."""
     return BudgetTooSmall(
         needed=sum(parts.values()),
         allowed=allowed,
@@ -85,7 +87,10 @@ def pins_too_large(parts: dict[str, int], allowed: int, *, remedy: str) -> Budge
 
 @dataclass(frozen=True, slots=True)
 class _Prices:
-    """Counts the tokens of the blocks after the conversation (pins, rules, passages), each alone and all together."""
+    """Counts the tokens of the tail's blocks, each alone and all together.
+
+    The tail is the text before the newest turn: pins, rules, recalled passages.
+    """
 
     count: Callable[[str], int]
     measure: Callable[[str], int]
@@ -129,7 +134,7 @@ def shorten_blocks(
 def _shrink_order(blocks: dict[int, Fenced]) -> list[int]:
     """Return the indexes of the blocks that may be shortened: least trusted first, then from the last one.
 
-    Blocks are the parts of the text after the conversation: rules, passages, and so on.
+    Blocks are the parts of the tail (text before the newest turn): rules, passages, and so on.
     """
     return sorted(
         (at for at, block in blocks.items() if block.label != PINNED),
@@ -138,7 +143,7 @@ def _shrink_order(blocks: dict[int, Fenced]) -> list[int]:
 
 
 def _fitted(blocks: dict[int, Fenced], limit: int, prices: _Prices) -> dict[int, Fenced] | None:
-    """Return the blocks of the text after the conversation, shortened to `limit` tokens.
+    """Return the blocks of the tail (text before the newest turn), shortened to `limit` tokens.
 
     Returns None if a block would have no readable text left.
     """
@@ -287,7 +292,7 @@ def price(
 ) -> Overhead:
     """Count system, summary, tail and tools of a context, each shortened to its share of the budget.
 
-    The tail is the text after the conversation: pins, rules, recalled passages.
+    The tail is the text before the newest turn: pins, rules, recalled passages.
 
     The tail may take `recall_room` tokens more than its share. `squeeze` is how often the shares of system and summary
     are halved. The last result is kept with the transcript.
@@ -311,8 +316,8 @@ def price(
 
 
 _PriceKey = tuple[tuple[Message, ...], str, tuple[Message, ...], str, int, int, int]
-"""Key of the cached counts: system, summary, text after the conversation, key of the tools, recall room, squeeze, and 1
-if there is a conversation, else 0."""
+"""Key of the cached counts: system, summary, tail (text before the newest turn), key of the tools, recall room, how
+often shares are halved, and 1 if there is a conversation, else 0."""
 
 
 def _count_overhead(
@@ -369,7 +374,7 @@ def _tools_key(tools: Sequence[Mapping[str, object]]) -> str:
 def _require_room(overhead: Overhead, budget: Budget, conversation: int) -> None:
     """Raise `BudgetTooSmall` if system, summary, tail and tools leave no room for the conversation.
 
-    The tail is the text after the conversation: pins, rules, recalled passages.
+    The tail is the text before the newest turn: pins, rules, recalled passages.
     """
     for unit, allowed, measure in (
         ("tokens", budget.tokens, overhead.costs),

@@ -45,7 +45,7 @@ __all__ = (
 class Room(NamedTuple):
     """Limits for the conversation: what system, summary, tail and tools leave of the budget.
 
-    0 messages or bytes means no such limit. The tail is the text after the window: pins, rules, recalled passages.
+    0 messages or bytes means no such limit. The tail is the text before the newest turn: pins, rules, passages.
     """
 
     tokens: int

@@ -187,9 +187,11 @@ def request(
 ) -> Request:
     """Return the arguments of `client.messages.create`, except `max_tokens`, which the caller adds.
 
-    With `repair=False` a history is written unchanged, with its faults. Raises `BudgetTooSmall` if the body has more
-    than `max_bytes`; None means the limit of the context's own budget, 0 means no limit. Messages with an `item_key` in
-    `refused` are sent without their signed, encrypted and other opaque parts.
+    `tools` replaces the tool schemas with which the context was built. With `cache`, the ends of the stable sections
+    are marked for Anthropic's prompt cache, unless the caller has marked any place. With `repair=False` a history is
+    written unchanged, with its faults. Raises `BudgetTooSmall` if the body has more than `max_bytes`; None means the
+    limit of the context's own budget, 0 means no limit. `refused` has the `item_key` of messages that the provider
+    refused before: they are sent without their signed, encrypted and other opaque parts.
     """
     messages = messages_of(context)
     recipient = recipient_of(context, PROVIDER, model, refused)

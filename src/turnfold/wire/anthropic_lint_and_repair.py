@@ -50,16 +50,16 @@ _SOURCE_FIELDS = {
 def lint_anthropic(payload: OpenedPayload, faults: FaultCollector) -> None:
     """Check a payload for Anthropic: add every rule that its messages or other arguments break to `faults`."""
     if payload.items is None:
-        faults.add("shape", "messages", "not a list")
+        faults.add_fault("shape", "messages", "not a list")
         return
     if not payload.items:
-        faults.add("some-message", "messages", "empty")
+        faults.add_fault("some-message", "messages", "empty")
     messages = [object_of(item) for item in payload.items]
     used: set[str] = set()
     for index, message in enumerate(messages):
         path = f"messages[{index}]"
         if message is None:
-            faults.add("shape", path, "not an object")
+            faults.add_fault("shape", path, "not an object")
             continue
         before = messages[index - 1] if index else None
         _lint_message(message, path, faults, last=index == len(messages) - 1)
@@ -68,7 +68,7 @@ def lint_anthropic(payload: OpenedPayload, faults: FaultCollector) -> None:
         _results(message, before, path, faults)
         for block in _blocks(message, "tool_use"):
             if text_at(block, "id") in used:
-                faults.add("call-unique", path, f"the id {block.get('id')!r} is used twice")
+                faults.add_fault("call-unique", path, f"the id {block.get('id')!r} is used twice")
             used.add(text_at(block, "id"))
     _system(payload.fields.get("system"), faults)
     _arguments(payload, [message for message in messages if message], faults)
@@ -88,19 +88,19 @@ def _begins_with_compaction(message: JsonObject) -> bool:
 def _lint_message(message: JsonObject, path: str, faults: FaultCollector, *, last: bool) -> None:
     role, content = message.get("role"), message.get("content")
     if role not in ("user", "assistant", "system"):
-        faults.add("role", path, f"the role {role!r} is not allowed")
+        faults.add_fault("role", path, f"the role {role!r} is not allowed")
     if isinstance(content, str):
         if content and not content.strip():
-            faults.add("blank-text", path, "only white space")
+            faults.add_fault("blank-text", path, "only white space")
         elif not content and not (last and role == "assistant"):
-            faults.add("empty-content", path, "empty text")
+            faults.add_fault("empty-content", path, "empty text")
         return
     blocks = list_of(content)
     if blocks is None:
-        faults.add("shape", path, "content is neither text nor a list")
+        faults.add_fault("shape", path, "content is neither text nor a list")
         return
     if not blocks and not (last and role == "assistant"):
-        faults.add("empty-content", path, "no content")
+        faults.add_fault("empty-content", path, "no content")
     called = False
     for index, value in enumerate(blocks):
         block = object_of(value) or {}
@@ -108,18 +108,18 @@ def _lint_message(message: JsonObject, path: str, faults: FaultCollector, *, las
         _block(block, role, where, faults)
         called = called or block.get("type") == "tool_use"
         if called and block.get("type") in _THOUGHTS:
-            faults.add("thinking-order", where, "thinking after a tool call")
+            faults.add_fault("thinking-order", where, "thinking after a tool call")
     if role == "assistant" and blocks and (object_of(blocks[-1]) or {}).get("type") in _THOUGHTS:
-        faults.add("thinking-last", path, "the last block is thinking")
+        faults.add_fault("thinking-last", path, "the last block is thinking")
 
 
 def _block(block: JsonObject, role: object, path: str, faults: FaultCollector) -> None:
     match block.get("type"):
         case "text":
             if not isinstance(block.get("text"), str):
-                faults.add("shape", path, "a text block without text")
+                faults.add_fault("shape", path, "a text block without text")
             elif not text_at(block, "text").strip():
-                faults.add("blank-text", path, "empty, or only white space")
+                faults.add_fault("blank-text", path, "empty, or only white space")
         case "thinking" | "redacted_thinking":
             _lint_thought(block, role, path, faults)
         case "tool_use":
@@ -131,47 +131,47 @@ def _block(block: JsonObject, role: object, path: str, faults: FaultCollector) -
         case str(kind) if kind:
             pass
         case _:
-            faults.add("shape", path, "a block without a type")
+            faults.add_fault("shape", path, "a block without a type")
 
 
 def _lint_thought(block: JsonObject, role: object, path: str, faults: FaultCollector) -> None:
     if role != "assistant":
-        faults.add("shape", path, f"thinking in a message of role {role!r}")
+        faults.add_fault("shape", path, f"thinking in a message of role {role!r}")
     needed = "signature" if block["type"] == "thinking" else "data"
     if not text_at(block, needed):
-        faults.add("thinking-signed", path, f"no {needed}")
+        faults.add_fault("thinking-signed", path, f"no {needed}")
     if block["type"] == "thinking" and not isinstance(block.get("thinking"), str):
-        faults.add("shape", path, "a thinking block without text")
+        faults.add_fault("shape", path, "a thinking block without text")
     if "cache_control" in block:
-        faults.add("cache-place", path, "a cache mark on a thinking block")
+        faults.add_fault("cache-place", path, "a cache mark on a thinking block")
 
 
 def _lint_call(block: JsonObject, role: object, path: str, faults: FaultCollector) -> None:
     if role != "assistant":
-        faults.add("shape", path, f"a tool call in a message of role {role!r}")
+        faults.add_fault("shape", path, f"a tool call in a message of role {role!r}")
     if not _IDS.allows(block.get("id")):
-        faults.add("call-id", path, f"the id {block.get('id')!r} is not allowed")
+        faults.add_fault("call-id", path, f"the id {block.get('id')!r} is not allowed")
     if _IDS.name.fullmatch(text_at(block, "name")) is None:
-        faults.add("call-name", path, f"the name {block.get('name')!r} is not allowed")
+        faults.add_fault("call-name", path, f"the name {block.get('name')!r} is not allowed")
     if object_of(block.get("input")) is None:
-        faults.add("call-input", path, "input is not an object")
+        faults.add_fault("call-input", path, "input is not an object")
 
 
 def _lint_result(block: JsonObject, role: object, path: str, faults: FaultCollector) -> None:
     if role != "user":
-        faults.add("shape", path, f"a tool result in a message of role {role!r}")
+        faults.add_fault("shape", path, f"a tool result in a message of role {role!r}")
     content = block.get("content")
     if content is None or isinstance(content, str):
         return
     inner = list_of(content)
     if inner is None or not all(text_at(object_of(each) or {}, "type") for each in inner):
-        faults.add("shape", path, "content is neither text nor a list of blocks")
+        faults.add_fault("shape", path, "content is neither text nor a list of blocks")
 
 
 def _source(block: JsonObject, path: str, faults: FaultCollector) -> None:
     if not _has_source(block):
         kind = object_at(block, "source").get("type")
-        faults.add(
+        faults.add_fault(
             "media-source", path, f"a source of type {kind!r} is not allowed, or lacks a field"
         )
 
@@ -187,13 +187,13 @@ def _place(
 ) -> None:
     role = message.get("role")
     if role == "assistant" and path == "messages[0]" and not _begins_with_compaction(message):
-        faults.add("first-role", path, "the first message is the assistant's")
+        faults.add_fault("first-role", path, "the first message is the assistant's")
     if role != "system":
         return
     if before is None or before.get("role") != "user":
-        faults.add("system-place", path, "a system message must follow a user message")
+        faults.add_fault("system-place", path, "a system message must follow a user message")
     if any(block.get("type") != "text" for block in _blocks(message)):
-        faults.add("shape", path, "a system message may only hold text")
+        faults.add_fault("shape", path, "a system message may only hold text")
 
 
 def _calls(
@@ -202,7 +202,7 @@ def _calls(
     answered = [text_at(block, "tool_use_id") for block in _blocks(after, "tool_result")]
     for block in _blocks(message, "tool_use"):
         if text_at(block, "id") not in answered:
-            faults.add("call-answered", path, f"no result for {block.get('id')!r} follows")
+            faults.add_fault("call-answered", path, f"no result for {block.get('id')!r} follows")
 
 
 def _results(
@@ -212,13 +212,13 @@ def _results(
     seen: set[str] = set()
     for call_id in (text_at(block, "tool_use_id") for block in _blocks(message, "tool_result")):
         if call_id not in called:
-            faults.add("result-called", path, f"result for {call_id!r} without its call")
+            faults.add_fault("result-called", path, f"result for {call_id!r} without its call")
         if call_id in seen:
-            faults.add("result-once", path, f"two results for {call_id!r}")
+            faults.add_fault("result-once", path, f"two results for {call_id!r}")
         seen.add(call_id)
     kinds = [block.get("type") for block in _blocks(message)]
     if "tool_result" in kinds[kinds.count("tool_result") :]:
-        faults.add("results-first", path, "other content comes before a tool result")
+        faults.add_fault("results-first", path, "other content comes before a tool result")
 
 
 def _system(system: object, faults: FaultCollector) -> None:
@@ -226,20 +226,20 @@ def _system(system: object, faults: FaultCollector) -> None:
         return
     blocks = list_of(system)
     if blocks is None:
-        faults.add("shape", "system", "neither text nor a list")
+        faults.add_fault("shape", "system", "neither text nor a list")
         return
     for index, value in enumerate(blocks):
         block = object_of(value) or {}
         if block.get("type") != "text" or not isinstance(block.get("text"), str):
-            faults.add("shape", f"system[{index}]", "not a text block")
+            faults.add_fault("shape", f"system[{index}]", "not a text block")
         elif not text_at(block, "text").strip():
-            faults.add("blank-text", f"system[{index}]", "empty, or only white space")
+            faults.add_fault("blank-text", f"system[{index}]", "empty, or only white space")
 
 
 def _arguments(payload: OpenedPayload, messages: list[JsonObject], faults: FaultCollector) -> None:
     marks = sum(1 for _ in _cache_marked_blocks(payload.fields, messages))
     if marks > _MOST_CACHE_MARKS:
-        faults.add(
+        faults.add_fault(
             "cache-marks",
             "messages",
             f"{marks} cache marks; at most {_MOST_CACHE_MARKS} are allowed",
@@ -247,7 +247,9 @@ def _arguments(payload: OpenedPayload, messages: list[JsonObject], faults: Fault
     if object_at(payload.fields, "thinking").get("type") == "enabled" and _loop_lacks_thinking(
         messages
     ):
-        faults.add("thinking-first", "thinking", "the current turn does not begin with thinking")
+        faults.add_fault(
+            "thinking-first", "thinking", "the current turn does not begin with thinking"
+        )
 
 
 def _cache_marked_blocks(fields: JsonObject, messages: list[JsonObject]) -> Iterator[JsonObject]:

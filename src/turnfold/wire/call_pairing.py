@@ -109,7 +109,10 @@ class Dialect(Protocol):
 def split_turns(
     speaker: Speaker, others: list[Atom], results: list[Atom], *, home: int, path: str
 ) -> list[WireTurn]:
-    """Return the blocks of one message as turns; tool results come first, but last in an assistant's message."""
+    """Return the blocks of one message as turns; tool results come first, but last in an assistant's message.
+
+    `results` are the message's tool results, `others` its other blocks; `home` is the index of the message.
+    """
     own = [WireTurn(speaker, others, home, path)] if others else []
     answers = [WireTurn(Speaker.RESULT, results, home, path)] if results else []
     return own + answers if speaker is Speaker.ASSISTANT else answers + own

@@ -383,7 +383,11 @@ def with_provider(parts: Iterable[Part], provider: str, model: str) -> tuple[Par
 def with_origin(
     message: Message, raw: object, write: Write, *, origin: Origin, envelope: JsonObject
 ) -> Message:
-    """Return the message with `origin`, its residue (difference between `raw` and `write(message)`) and `envelope`."""
+    """Return the message with the data that restores the provider's original message `raw` from it.
+
+    The data is stored in the `origin` of the message: the difference (residue) between `raw` and `write(message)`, the
+    message as this provider's writer makes it from the parts, and the `envelope`, the fields around the message.
+    """
     base = write(message, Recipient(origin.provider, origin.model, own=True), "")
     form = freeze_object(difference(base, raw), path="origin.form")
     whole = freeze_object(envelope, path="origin.envelope")
@@ -399,7 +403,11 @@ def with_form(message: Message, form: JsonObject) -> Message:
 
 
 def in_original_form(message: Message, base: object, recipient: Recipient) -> object:
-    """Return a message exactly as its provider wrote it, restored from `base`; `base` itself for another provider."""
+    """Return a message exactly as its provider wrote it, for a request to the same provider and model.
+
+    It is restored from `base`, the message as it is written from its parts; for any other provider or model, `base`
+    itself is returned.
+    """
     origin = message.origin
     if origin is None or not origin.form or not recipient.owns(message):
         return base

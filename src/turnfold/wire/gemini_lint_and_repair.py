@@ -56,10 +56,10 @@ def lint_gemini(payload: OpenedPayload, faults: FaultCollector) -> None:
     if isinstance(payload.fields.get("contents"), str):
         return
     if payload.items is None:
-        faults.add("shape", "contents", "neither text nor a list")
+        faults.add_fault("shape", "contents", "neither text nor a list")
         return
     if not payload.items:
-        faults.add("some-message", "contents", "empty")
+        faults.add_fault("some-message", "contents", "empty")
     contents = [object_of(item) or {} for item in payload.items]
     for index, content in enumerate(contents):
         before = contents[index - 1] if index else {}
@@ -68,10 +68,10 @@ def lint_gemini(payload: OpenedPayload, faults: FaultCollector) -> None:
         _content(content, path, faults)
         _pairing(content, before, after, path, faults)
     if contents and contents[0].get("role") == "model":
-        faults.add("first-role", "contents[0]", "the first content is the model's")
+        faults.add_fault("first-role", "contents[0]", "the first content is the model's")
     if _needs_signatures(payload.fields):
         for index, place in _unsigned(contents):
-            faults.add(
+            faults.add_fault(
                 "signature",
                 f"contents[{index}].parts[{place}]",
                 "a tool call without its signature",
@@ -106,13 +106,13 @@ def _parts(content: JsonObject) -> list[JsonObject]:
 
 def _content(content: JsonObject, path: str, faults: FaultCollector) -> None:
     if content.get("role") not in (None, "user", "model"):
-        faults.add("role", path, f"the role {content.get('role')!r} is not allowed")
+        faults.add_fault("role", path, f"the role {content.get('role')!r} is not allowed")
     parts = list_of(content.get("parts"))
     if parts is None:
-        faults.add("shape", path, "parts is not a list")
+        faults.add_fault("shape", path, "parts is not a list")
         return
     if not parts:
-        faults.add("empty-content", path, "no parts")
+        faults.add_fault("empty-content", path, "no parts")
     for index, part in enumerate(parts):
         _part(camel(object_of(part) or {}), f"{path}.parts[{index}]", faults)
 
@@ -120,7 +120,7 @@ def _content(content: JsonObject, path: str, faults: FaultCollector) -> None:
 def _part(part: JsonObject, path: str, faults: FaultCollector) -> None:
     data = [key for key in part if key in _DATA_FIELDS and part[key] is not None]
     if len(data) != 1:
-        faults.add(
+        faults.add_fault(
             "part-data",
             path,
             f"a part must have one data field; it has {', '.join(data) or 'none'}",
@@ -129,23 +129,23 @@ def _part(part: JsonObject, path: str, faults: FaultCollector) -> None:
     value = part[data[0]]
     if data[0] == "text":
         if not isinstance(value, str):
-            faults.add("shape", path, "the text field is not text")
+            faults.add_fault("shape", path, "the text field is not text")
     elif object_of(value) is None:
-        faults.add("shape", path, f"{data[0]} is not an object")
+        faults.add_fault("shape", path, f"{data[0]} is not an object")
     elif data[0] in ("functionCall", "functionResponse"):
         _function(object_of(value) or {}, data[0], path, faults)
     elif (key := _MEDIA_FIELDS.get(data[0])) and not text_at(camel(object_of(value) or {}), key):
-        faults.add("media-source", path, f"{data[0]} without its data")
+        faults.add_fault("media-source", path, f"{data[0]} without its data")
 
 
 def _function(fields: JsonObject, kind: str, path: str, faults: FaultCollector) -> None:
     if _IDS.name.fullmatch(text_at(fields, "name")) is None:
-        faults.add("call-name", path, f"the name {fields.get('name')!r} is not allowed")
+        faults.add_fault("call-name", path, f"the name {fields.get('name')!r} is not allowed")
     if kind == "functionResponse":
         if object_of(fields.get("response")) is None:
-            faults.add("result-object", path, "response is not an object")
+            faults.add_fault("result-object", path, "response is not an object")
     elif fields.get("args") is not None and object_of(fields["args"]) is None:
-        faults.add("call-input", path, "args is not an object")
+        faults.add_fault("call-input", path, "args is not an object")
 
 
 def _pairing(
@@ -155,26 +155,26 @@ def _pairing(
     answers = _names(content, "functionResponse")
     if calls:
         if content.get("role") != "model":
-            faults.add("call-place", path, "a tool call in a content that is not the model's")
+            faults.add_fault("call-place", path, "a tool call in a content that is not the model's")
         if before.get("role") == "model":
-            faults.add(
+            faults.add_fault(
                 "call-place", path, "a tool call directly after another content of the model"
             )
         if not _match(calls, _names(after, "functionResponse")):
-            faults.add(
+            faults.add_fault(
                 "call-answered", path, f"the {len(calls)} calls have no matching results after them"
             )
     if answers:
         if content.get("role") == "model":
-            faults.add("result-called", path, "a tool result in a content of the model")
+            faults.add_fault("result-called", path, "a tool result in a content of the model")
         if not _match(_names(before, "functionCall"), answers):
-            faults.add(
+            faults.add_fault(
                 "result-called",
                 path,
                 f"the {len(answers)} results have no matching calls before them",
             )
         if any("text" in part for part in _parts(content)):
-            faults.add("result-alone", path, "text together with tool results")
+            faults.add_fault("result-alone", path, "text together with tool results")
 
 
 def _match(calls: list[tuple[str, str]], answers: list[tuple[str, str]]) -> bool:

@@ -78,7 +78,10 @@ def repair(payload: object, provider: str) -> Repaired:
 
 
 def finish_request(kwargs: JsonObject, recipient: Recipient, *, repair: bool) -> Request:
-    """Return the request with these arguments and the changes made so far; if `repair` is True, repaired."""
+    """Return the request with these arguments and the changes made so far.
+
+    If `repair` is True, faults in the arguments are mended, which adds changes.
+    """
     provider = recipient.provider
     if repair and lint(kwargs, provider):
         kwargs = _REPAIRS[provider](open_payload(kwargs, provider), recipient)

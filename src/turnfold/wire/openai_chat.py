@@ -74,11 +74,13 @@ def request(
     max_bytes: int | None = None,
     refused: Collection[bytes] = (),
 ) -> Request:
-    """Return the arguments of `client.chat.completions.create`. OpenAI caches prefixes by itself: `cache` is ignored.
+    """Return the arguments of `client.chat.completions.create`.
 
-    With `repair=False` a history is written unchanged, with its faults. Raises `BudgetTooSmall` if the body has more
-    than `max_bytes`; None means the limit of the context's own budget, 0 means no limit. Messages with an `item_key` in
-    `refused` are sent without their signed, encrypted and other opaque parts.
+    `tools` replaces the tool schemas with which the context was built. OpenAI caches prefixes by itself: `cache` is
+    ignored. With `repair=False` a history is written unchanged, with its faults. Raises `BudgetTooSmall` if the body
+    has more than `max_bytes`; None means the limit of the context's own budget, 0 means no limit. `refused` has the
+    `item_key` of messages that the provider refused before: they are sent without their signed, encrypted and other
+    opaque parts.
     """
     del cache
     recipient = recipient_of(context, PROVIDER, model, refused)

@@ -47,17 +47,17 @@ _MEDIA = {"image_url": ("url",), "input_audio": ("data", "format")}
 def lint_openai_chat(payload: OpenedPayload, faults: FaultCollector) -> None:
     """Check a payload for OpenAI's Chat Completions: add every rule that it breaks to `faults`."""
     if payload.items is None:
-        faults.add("shape", "messages", "not a list")
+        faults.add_fault("shape", "messages", "not a list")
         return
     if not payload.items:
-        faults.add("some-message", "messages", "empty")
+        faults.add_fault("some-message", "messages", "empty")
     waiting: list[str] = []
     asked = ""
     for index, item in enumerate(payload.items):
         path = f"messages[{index}]"
         message = object_of(item)
         if message is None:
-            faults.add("shape", path, "not an object")
+            faults.add_fault("shape", path, "not an object")
             continue
         _message(message, path, faults)
         if message.get("role") == "tool":
@@ -65,12 +65,12 @@ def lint_openai_chat(payload: OpenedPayload, faults: FaultCollector) -> None:
             if isinstance(call_id, str) and call_id in waiting:
                 waiting.remove(call_id)
             else:
-                faults.add("result-called", path, f"result for {call_id!r} without its call")
+                faults.add_fault("result-called", path, f"result for {call_id!r} without its call")
             continue
         _unanswered(waiting, asked, faults)
         waiting, asked = _called(message), path
         if len(set(waiting)) < len(waiting):
-            faults.add("call-unique", path, "two calls have the same id")
+            faults.add_fault("call-unique", path, "two calls have the same id")
     _unanswered(waiting, asked, faults)
 
 
@@ -83,25 +83,25 @@ def _called(message: JsonObject) -> list[str]:
 
 def _unanswered(waiting: list[str], path: str, faults: FaultCollector) -> None:
     for call_id in waiting:
-        faults.add("call-answered", path, f"no result for {call_id!r} follows")
+        faults.add_fault("call-answered", path, f"no result for {call_id!r} follows")
 
 
 def _message(message: JsonObject, path: str, faults: FaultCollector) -> None:
     role = message.get("role")
     if role not in _ROLES:
-        faults.add("role", path, f"the role {role!r} is not allowed")
+        faults.add_fault("role", path, f"the role {role!r} is not allowed")
     name = message.get("name")
     if name is not None and (not isinstance(name, str) or _AUTHOR.fullmatch(name) is None):
-        faults.add("name", path, f"the name {name!r} is not allowed")
+        faults.add_fault("name", path, f"the name {name!r} is not allowed")
     if role == "function" and not text_at(message, "name"):
-        faults.add("name", path, "a function message without the function's name")
+        faults.add_fault("name", path, "a function message without the function's name")
     _content(message, path, faults)
     if message.get("tool_calls") is not None:
         calls = list_of(message["tool_calls"])
         if role != "assistant" or calls is None:
-            faults.add("shape", path, "tool_calls must be a list, in an assistant message")
+            faults.add_fault("shape", path, "tool_calls must be a list, in an assistant message")
         elif not calls:
-            faults.add("empty-calls", path, "an empty list of calls")
+            faults.add_fault("empty-calls", path, "an empty list of calls")
         for index, call in enumerate(calls or []):
             _lint_call(object_of(call) or {}, f"{path}.tool_calls[{index}]", faults)
 
@@ -111,16 +111,16 @@ def _content(message: JsonObject, path: str, faults: FaultCollector) -> None:
     if content is None:
         said = ("tool_calls", "function_call", "refusal", "audio")
         if role != "assistant" or not any(message.get(key) for key in said):
-            faults.add("empty-content", path, "no content and no tool calls")
+            faults.add_fault("empty-content", path, "no content and no tool calls")
         return
     if isinstance(content, str):
         return
     blocks = list_of(content)
     if blocks is None:
-        faults.add("shape", path, "content is neither text nor a list")
+        faults.add_fault("shape", path, "content is neither text nor a list")
         return
     if not blocks:
-        faults.add("empty-content", path, "an empty list")
+        faults.add_fault("empty-content", path, "an empty list")
     for index, value in enumerate(blocks):
         _lint_block(object_of(value) or {}, role, f"{path}.content[{index}]", faults)
 
@@ -129,20 +129,20 @@ def _lint_block(block: JsonObject, role: object, path: str, faults: FaultCollect
     kind = text_at(block, "type")
     if kind in ("text", "refusal"):
         if not isinstance(block.get(kind), str) or (kind == "refusal" and role != "assistant"):
-            faults.add(
+            faults.add_fault(
                 "shape", path, f"a {kind} block without text, or not in an assistant message"
             )
     elif kind in ("image_url", "input_audio", "file"):
         if role != "user":
-            faults.add("media-place", path, f"{kind} in a message of the {role}")
+            faults.add_fault("media-place", path, f"{kind} in a message of the {role}")
         _source(block, kind, path, faults)
     elif not kind or kind in _OTHER_FORMATS:
-        faults.add("shape", path, f"a block of type {block.get('type')!r} is not allowed")
+        faults.add_fault("shape", path, f"a block of type {block.get('type')!r} is not allowed")
 
 
 def _source(block: JsonObject, kind: str, path: str, faults: FaultCollector) -> None:
     if not _has_source(block, kind):
-        faults.add("media-source", path, f"{kind} without its data")
+        faults.add_fault("media-source", path, f"{kind} without its data")
 
 
 def _has_source(block: JsonObject, kind: str) -> bool:
@@ -154,16 +154,16 @@ def _has_source(block: JsonObject, kind: str) -> bool:
 
 def _lint_call(call: JsonObject, path: str, faults: FaultCollector) -> None:
     if not _IDS.allows(call.get("id")):
-        faults.add("call-id", path, f"the id {call.get('id')!r} is not allowed")
+        faults.add_fault("call-id", path, f"the id {call.get('id')!r} is not allowed")
     kind = call.get("type")
     if kind not in ("function", "custom"):
-        faults.add("shape", path, f"a call of type {kind!r} is not allowed")
+        faults.add_fault("shape", path, f"a call of type {kind!r} is not allowed")
         return
     inner = object_at(call, str(kind))
     if _IDS.name.fullmatch(text_at(inner, "name")) is None:
-        faults.add("call-name", path, f"the name {inner.get('name')!r} is not allowed")
+        faults.add_fault("call-name", path, f"the name {inner.get('name')!r} is not allowed")
     if not isinstance(inner.get("input" if kind == "custom" else "arguments"), str):
-        faults.add("call-input", path, "arguments are not text")
+        faults.add_fault("call-input", path, "arguments are not text")
 
 
 _SPEAKERS = {

@@ -61,11 +61,13 @@ def request(
     max_bytes: int | None = None,
     refused: Collection[bytes] = (),
 ) -> Request:
-    """Return the arguments of `client.responses.create`. OpenAI caches prefixes by itself: `cache` is ignored.
+    """Return the arguments of `client.responses.create`.
 
-    With `repair=False` a history is written unchanged, with its faults. Raises `BudgetTooSmall` if the body has more
-    than `max_bytes`; None means the limit of the context's own budget, 0 means no limit. Messages with an `item_key` in
-    `refused` are sent without their signed, encrypted and other opaque parts.
+    `tools` replaces the tool schemas with which the context was built. OpenAI caches prefixes by itself: `cache` is
+    ignored. With `repair=False` a history is written unchanged, with its faults. Raises `BudgetTooSmall` if the body
+    has more than `max_bytes`; None means the limit of the context's own budget, 0 means no limit. `refused` has the
+    `item_key` of messages that the provider refused before: they are sent without their signed, encrypted and other
+    opaque parts.
     """
     del cache
     recipient = recipient_of(context, PROVIDER, model, refused)
@@ -179,7 +181,10 @@ def _leading(messages: Sequence[Message]) -> int:
 
 
 def _answering(message: Message, restated: set[str]) -> Message:
-    """Return a message in turnfold's form, not its stored original form, if it answers calls that are written anew."""
+    """Return a message without its stored original form if it answers a call whose id is in `restated`.
+
+    These are calls that are written anew, so the original form of their answers no longer fits them.
+    """
     if not any(result.call_id in restated for result in message.results):
         return message
     return Message.of(message.role, message.parts, name=message.name)

@@ -34,15 +34,15 @@ def lint_openai_responses(payload: OpenedPayload, faults: FaultCollector) -> Non
     if isinstance(payload.fields.get("input"), str):
         return
     if payload.items is None:
-        faults.add("shape", "input", "neither text nor a list")
+        faults.add_fault("shape", "input", "neither text nor a list")
         return
     if not payload.items:
-        faults.add("some-message", "input", "empty")
+        faults.add_fault("some-message", "input", "empty")
     items = [object_of(item) or {} for item in payload.items]
     for index, item in enumerate(items):
         _item(item, f"input[{index}]", faults)
         if item.get("type") == "reasoning" and not _followed(items[index + 1 :]):
-            faults.add(
+            faults.add_fault(
                 "reasoning-followed",
                 f"input[{index}]",
                 "no output of the model follows the reasoning",
@@ -62,31 +62,31 @@ def _item(item: JsonObject, path: str, faults: FaultCollector) -> None:
     elif kind is None and text_at(item, "id"):  # a reference to an item the provider keeps
         return
     elif not isinstance(kind, str) or not kind or kind == "message":
-        faults.add("shape", path, "an item without a type")
+        faults.add_fault("shape", path, "an item without a type")
     elif kind in ("function_call", "custom_tool_call"):
         _lint_call(item, path, faults)
     elif kind in ("function_call_output", "custom_tool_call_output"):
         _lint_output(item, path, faults)
     elif kind == "reasoning" and list_of(item.get("summary")) is None:
-        faults.add("shape", path, "reasoning without a summary list")
+        faults.add_fault("shape", path, "reasoning without a summary list")
     prefix = _ID_PREFIXES.get(kind) if isinstance(kind, str) else None
     given = item.get("id")
     if prefix and given is not None and not (isinstance(given, str) and given.startswith(prefix)):
-        faults.add("item-id", path, f"the id {given!r} does not begin with {prefix}")
+        faults.add_fault("item-id", path, f"the id {given!r} does not begin with {prefix}")
 
 
 def _lint_message(item: JsonObject, path: str, faults: FaultCollector) -> None:
     role, content = item.get("role"), item.get("content")
     if role not in _ROLES:
-        faults.add("role", path, f"the role {role!r} is not allowed")
+        faults.add_fault("role", path, f"the role {role!r} is not allowed")
     if isinstance(content, str):
         return
     blocks = list_of(content)
     if blocks is None:
-        faults.add("shape", path, "content is neither text nor a list")
+        faults.add_fault("shape", path, "content is neither text nor a list")
         return
     if not blocks:
-        faults.add("empty-content", path, "an empty list")
+        faults.add_fault("empty-content", path, "an empty list")
     for index, value in enumerate(blocks):
         where = f"{path}.content[{index}]"
         _lint_block(object_of(value) or {}, where, faults, by_assistant=role == "assistant")
@@ -97,30 +97,30 @@ def _lint_block(
 ) -> None:
     kind = text_at(block, "type")
     if not kind:
-        faults.add("shape", path, "a block without a type")
+        faults.add_fault("shape", path, "a block without a type")
     elif by_assistant != (kind in ("output_text", "refusal")):
-        faults.add("content-type", path, f"{kind} is not allowed in a message of this role")
+        faults.add_fault("content-type", path, f"{kind} is not allowed in a message of this role")
     elif kind in ("input_text", "output_text") and not isinstance(block.get("text"), str):
-        faults.add("shape", path, "a text block without text")
+        faults.add_fault("shape", path, "a text block without text")
     elif kind in ("input_image", "input_file") and not any(text_at(block, key) for key in _MEDIA):
-        faults.add("media-source", path, f"{kind} without its data")
+        faults.add_fault("media-source", path, f"{kind} without its data")
 
 
 def _lint_call(item: JsonObject, path: str, faults: FaultCollector) -> None:
     if not _IDS.allows(item.get("call_id")):
-        faults.add("call-id", path, f"the call_id {item.get('call_id')!r} is not allowed")
+        faults.add_fault("call-id", path, f"the call_id {item.get('call_id')!r} is not allowed")
     if _IDS.name.fullmatch(text_at(item, "name")) is None:
-        faults.add("call-name", path, f"the name {item.get('name')!r} is not allowed")
+        faults.add_fault("call-name", path, f"the name {item.get('name')!r} is not allowed")
     key = "input" if item.get("type") == "custom_tool_call" else "arguments"
     if not isinstance(item.get(key), str):
-        faults.add("call-input", path, f"{key} is not text")
+        faults.add_fault("call-input", path, f"{key} is not text")
 
 
 def _lint_output(item: JsonObject, path: str, faults: FaultCollector) -> None:
     if not isinstance(item.get("output"), str) and list_of(item.get("output")) is None:
-        faults.add("shape", path, "output is neither text nor a list")
+        faults.add_fault("shape", path, "output is neither text nor a list")
     if not _IDS.allows(item.get("call_id")):
-        faults.add("call-id", path, f"the call_id {item.get('call_id')!r} is not allowed")
+        faults.add_fault("call-id", path, f"the call_id {item.get('call_id')!r} is not allowed")
 
 
 def _pairs(items: list[JsonObject], faults: FaultCollector) -> None:
@@ -131,17 +131,17 @@ def _pairs(items: list[JsonObject], faults: FaultCollector) -> None:
         call_id, answers = called_id(item), answered_call(item)
         if call_id:
             if call_id in called:
-                faults.add("call-unique", path, f"the call_id {call_id!r} is used twice")
+                faults.add_fault("call-unique", path, f"the call_id {call_id!r} is used twice")
             called[call_id] = index
         elif answers:
             if answers not in called:
-                faults.add("result-called", path, f"output for {answers!r} without its call")
+                faults.add_fault("result-called", path, f"output for {answers!r} without its call")
             elif answers in answered:
-                faults.add("result-once", path, f"two outputs for {answers!r}")
+                faults.add_fault("result-once", path, f"two outputs for {answers!r}")
             answered.add(answers)
     for call_id, index in called.items():
         if call_id not in answered:
-            faults.add("call-answered", f"input[{index}]", f"no output for {call_id!r}")
+            faults.add_fault("call-answered", f"input[{index}]", f"no output for {call_id!r}")
 
 
 _ANSWERABLE = {"function_call": "arguments", "custom_tool_call": "input"}

@@ -142,8 +142,11 @@ class FaultCollector:
         self._references = RULES[provider]
         self.found: list[Fault] = []
 
-    def add(self, rule: str, path: str, detail: str) -> None:
-        """Add a broken rule at a place of the payload; `rule` must be one of this provider in `RULES`."""
+    def add_fault(self, rule: str, path: str, detail: str) -> None:
+        """Record that the payload breaks `rule` at `path`; `detail` says how.
+
+        `rule` must be a rule of this provider in `RULES`.
+        """
         self.found.append(Fault(rule, path, detail, self._references[rule]))
 
 

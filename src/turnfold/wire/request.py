@@ -51,11 +51,11 @@ class Action(StrEnum):
     """Kinds of changes to a part of a message that make a provider accept it."""
 
     CONVERTED = "converted"
-    """The part is sent in another form."""
+    """The part is sent in another form than it was recorded in."""
     LEFT_OUT = "left out"
     """The part is not sent at all."""
     MOVED = "moved"
-    """The part is sent at another place."""
+    """The part is sent at another place than it was recorded at."""
     ADDED = "added"
     """The part is not in the original; it was added because the provider requires it."""
 
@@ -311,8 +311,9 @@ def fitted(
 ) -> Context:
     """Return the context if its request body has at most the budget's `max_bytes`, otherwise a smaller one.
 
-    `rebuild` builds the same context with a smaller budget. The result's `wired` reports on the request. Raises
-    `BudgetTooSmall` if nothing more can be cut.
+    `to` is the wire format or model client that writes the request, `tools` are its tool schemas; `rebuild` builds the
+    same context with a smaller budget. The result's `wired` reports on the request. Raises `BudgetTooSmall` if nothing
+    more can be cut.
     """
     _check_format(to)
     budget, moved = context.budget, context.moved

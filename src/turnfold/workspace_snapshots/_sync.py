@@ -15,7 +15,10 @@ __all__ = ("Snapshots",)
 
 
 class Snapshots:
-    """The workspace snapshots of one conversation, turn by turn."""
+    """Stores, compares, searches and recalls the workspace snapshots of one conversation.
+
+    A snapshot has an agent's context, files and state at a turn.
+    """
 
     def __init__(self, awaiting: AsyncSnapshots) -> None:
         self._awaiting = awaiting

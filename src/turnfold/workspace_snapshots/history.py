@@ -69,7 +69,10 @@ class TakenSnapshot:
 
 
 class AsyncSnapshots:
-    """The workspace snapshots of one conversation, turn by turn."""
+    """Stores, compares, searches and recalls the workspace snapshots of one conversation.
+
+    A snapshot has an agent's context, files and state at a turn.
+    """
 
     def __init__(
         self, storage: SnapshotStorage, *, count: Callable[[str], int], clock: Callable[[], int]

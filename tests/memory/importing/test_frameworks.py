@@ -222,8 +222,9 @@ def test_other_sqlite_files_are_refused_with_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
     with closing(sqlite3.connect(path)) as file, file:
         file.execute("CREATE TABLE something (a)")
-    with pytest.raises(InvalidExport, match="SQLiteSession"):
+    with pytest.raises(InvalidExport, match="SQLiteSession") as caught:
         detect(path)
+    assert str(caught.value).startswith("other.db is a SQLite file")  # which has no lines to name
     own = tmp_path / "own.db"
     with Memory(f"sqlite:///{own}") as memory:
         memory.session("a").user("hello")

@@ -24,11 +24,8 @@ async def note_result(
 ) -> None:
     """Remember a tool's result as a finding if a rule of findings covers the tool and it did not fail.
 
-    Remembered results that the tool's run makes stale are marked.
-
-    Findings that it makes stale are marked.
-
-    `seq` is the log position of the result, `asked` that of the newest entry when the call was made.
+    Findings (remembered results) that the tool's run makes stale are marked. `seq` is the log position of the result,
+    `asked` that of the newest entry when the call was made.
     """
     if failed or rule_for(session.findings.rules, call.name) is None:
         await session.findings.ran(call.name)

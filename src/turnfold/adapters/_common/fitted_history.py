@@ -109,7 +109,10 @@ def refuse_redaction(memory: AsyncMemory | AsyncSession, *, adapter: str) -> Non
 def added_messages(
     history: Sequence[_Message], request: Sequence[_Message], *, other: str, remedy: str
 ) -> list[_Message]:
-    """Return the request's messages that are not in `history`; raise `InvalidOption` if a message of it is missing."""
+    """Return the request's messages that are not in `history`; raise `InvalidOption` if a message of it is missing.
+
+    `other` names in the error who changed the request, and `remedy` what to do.
+    """
     known = {id(message) for message in history}
     added = [message for message in request if id(message) not in known]
     changed = len(history) - (len(request) - len(added))
@@ -130,7 +133,8 @@ def remaining_tokens(
 ) -> int:
     """Return the tokens of the budget that `added` messages leave.
 
-    Returns 0, which means no limit, if there are no such messages. Raises `InvalidOption` if they leave no tokens.
+    Returns 0, which means no limit, if there are no such messages. Raises `InvalidOption` if they leave no tokens;
+    `other` names in that error who added them. `count` returns the tokens of a message.
     """
     if not added:
         return 0
@@ -276,7 +280,11 @@ class HistoryView:
         to: WireFormat | None = None,
         model: object = "",
     ) -> FittedRequest:
-        """Store a framework's history, and return the request to send instead; `added` are other messages to send."""
+        """Store a framework's history, and return the request to send instead.
+
+        `added` are messages that are sent too but are not part of the history. `to` is the wire format that writes the
+        request; `model` is the model whose tokens are counted if the memory names none.
+        """
         session = self.session
         await count_for(session, model)
         await set_system(session, system)

@@ -91,9 +91,7 @@ def original_fields(
     try:
         found = object_of(restored(written, thaw_object(origin.form)))
         if found is None:
-            raise ValueError(
-                "the original message cannot be restored from its stored form: the result is not a JSON object"
-            )
+            raise ValueError("restoring it gives no JSON object")
     except RESTORE_FAULTS as error:
         raise unreadable_form(framework, error) from None
     return found

@@ -32,7 +32,7 @@ __all__ = (
 
 
 _MOST = 64 * 2**20
-"""Most bytes of a transcript file that are read at once; the rest is read at the next hook."""
+"""Most bytes of a transcript file that are read at once; the bytes after them are read at the next hook."""
 _JOINTS = ("", "\n", "\n\n")
 """Texts that the SDK's program may put between the texts of an answer."""
 _log = logging.getLogger("turnfold.adapters.claude_agent_sdk")
@@ -70,7 +70,10 @@ class TranscriptFile:
         return "\n\n".join(self._texts.pop(self._calls.get(call, ""), ()))
 
     def take_rest(self) -> list[TextBeside]:
-        """Remove and return all other texts that a model wrote in the same messages as tool calls."""
+        """Remove and return the texts written beside tool calls that `take_beside` has not taken yet.
+
+        Texts of messages without a tool call, and the ids of all calls read so far, are forgotten.
+        """
         self._read()
         calls: dict[str, list[str]] = {}
         for call, message in self._calls.items():

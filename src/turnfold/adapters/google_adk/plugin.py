@@ -95,9 +95,9 @@ class TurnfoldPlugin(BasePlugin):
     """Stores the contents of all agents of an app, and sends the session's context to their models.
 
     With a memory, the conversation of a session is `user/app/session`, so that `memory.erase_user(user)` finds it; with
-    a turnfold session, it is that one. Agents other than the root have `/agent` behind it. With `recall`, folded
-    (compacted) content that matches the user's words is shown again, and models get the tool `recall_context`, whose
-    answers have at most `recall_tokens`.
+    a turnfold session, it is the conversation of that session. Agents other than the root have `/agent` behind it. With
+    `recall`, folded (compacted) content that matches the user's words is shown again, and models get the tool
+    `recall_context`, whose answers have at most `recall_tokens`.
     """
 
     def __init__(

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from turnfold.cli.chinese_labels import translated
-from turnfold.cli.command_group import TranslatedGroup
 from turnfold.cli.exit_codes import ExitCode, report_errors
+from turnfold.cli.translated_group import TranslatedGroup
 from turnfold.cli.typer_commands.options import (
     JsonOption,
     RedactOption,

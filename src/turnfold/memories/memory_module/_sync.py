@@ -187,8 +187,8 @@ class MemoryModule:
     ) -> ThinkingResult:
         """Store the full context of a turn, let the model think about it, store its summary; return all summaries.
 
-        By default it is the turn after the newest. The stored result is returned if the turn was processed before, or
-        if the newest turn has the same `client_id`. A model that fails, hangs or returns garbage is reported in
+        `turn` is by default the one after the newest. The stored result is returned if the turn was processed before,
+        or if the newest turn has the same `client_id`. A model that fails, hangs or returns garbage is reported in
         `problems`, never in a summary. The context is linked to the context before it and to the contexts recalled
         since then.
         """

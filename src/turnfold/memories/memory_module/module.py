@@ -75,7 +75,7 @@ class ThinkingOptions:
     enable_reflective_thinking: bool = True
     max_thinking_rounds: int = 5
     recall_tokens: int = 0
-    """Most tokens of one recall; 0 for the tokens that a context gives its tail (part after the window)."""
+    """Most tokens of one recall; 0 for the tokens that a context gives its tail (text before the newest turn)."""
     model_seconds: float = 60.0
 
     def __post_init__(self) -> None:
@@ -283,8 +283,8 @@ class AsyncMemoryModule:
     ) -> ThinkingResult:
         """Store the full context of a turn, let the model think about it, store its summary; return all summaries.
 
-        By default it is the turn after the newest. The stored result is returned if the turn was processed before, or
-        if the newest turn has the same `client_id`. A model that fails, hangs or returns garbage is reported in
+        `turn` is by default the one after the newest. The stored result is returned if the turn was processed before,
+        or if the newest turn has the same `client_id`. A model that fails, hangs or returns garbage is reported in
         `problems`, never in a summary. The context is linked to the context before it and to the contexts recalled
         since then.
         """

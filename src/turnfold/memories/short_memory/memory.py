@@ -552,7 +552,10 @@ class AsyncShortMemory:
         return list(make_rows(conversation_id, entries, shown))
 
     async def _rules_text(self, view: ConversationView, window: int) -> str:
-        """Return the user's rules from entries that the summary covers, as text: no shown turn contains them."""
+        """Return, as text, the user's rules that still apply and come from entries covered by the summary.
+
+        Those entries are not shown any more. The text is limited to a share of `window` tokens.
+        """
         if view.live is None:
             return ""
         known = self._rules.get(view.conversation, view.head.state, window)

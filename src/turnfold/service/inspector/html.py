@@ -298,7 +298,7 @@ def facts(pairs: Iterable[tuple[str, Node]]) -> Element:
 def session_trail(
     words: PageLabels, session: str, *more: tuple[str, str]
 ) -> tuple[tuple[str, str], ...]:
-    """Return the breadcrumbs (label, address) of a session's page: sessions, this session, then `more`."""
+    """Return the breadcrumbs (label, address) of a session's page: sessions, this session, then those in `more`."""
     return ((words("sessions"), address()), (session, address("sessions", session)), *more)
 
 

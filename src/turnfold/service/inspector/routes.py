@@ -213,7 +213,10 @@ async def _session_stream(state: ServiceState, request: Request) -> Response:
 
 
 def _after(request: Request) -> str:
-    """Return the id of the event after which a stream continues: the last event received, or else the page's newest."""
+    """Return the id of the event after which a stream continues.
+
+    It is the last event that the browser received; if it has received none, the newest one on the page.
+    """
     query = cast("EventsQuery", decode_query(query_params(request), EventsQuery))
     return request.headers.get("last-event-id", "") or query.after
 

@@ -124,7 +124,10 @@ class RenderedScreen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Screen:
-    """One screen of the inspector: its path, right, query parameters and the function that renders it."""
+    """One screen of the inspector: its URL path, the access right it needs, its query parameters, and its renderer.
+
+    The renderer is the function that returns the screen's HTML.
+    """
 
     name: str
     path: str

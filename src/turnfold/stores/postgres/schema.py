@@ -410,7 +410,7 @@ async def _applied(link: Link) -> list[str]:
     known = [name for name, _ in MIGRATIONS]
     if applied != known[: len(applied)]:
         raise UnsafeStore(
-            f"the database was written by another release (its schema has {', '.join(applied)}; this release knows "
-            f"{', '.join(known)}): upgrade turnfold"
+            f"the database was written by a newer or different release of turnfold (its schema has "
+            f"{', '.join(applied)}; this release knows {', '.join(known)}): upgrade turnfold"
         )
     return applied

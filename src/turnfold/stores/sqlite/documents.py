@@ -111,7 +111,11 @@ def put_document(
     seen: tuple[int, int] | None = None,
     clock: Callable[[], int],
 ) -> Written:
-    """Write a document; it replaces a document with the same kind and key."""
+    """Write a document; it replaces a document with the same kind and key.
+
+    `expect`, `state` and `seen` are the conditions of `Store.put_document`; raises `Conflict` if one of them is not
+    met.
+    """
     record = sql.find_conversation(connection, tenant, conversation, writing=True)
     before = record.head.state
     if state is not None:

@@ -40,7 +40,7 @@ from turnfold.stores.sqlite.driver_errors import (
     read_error,
     write_error,
 )
-from turnfold.stores.sqlite.file import FirstWrite, SqliteFile, copy_into
+from turnfold.stores.sqlite.file_checks import FirstWrite, SqliteFile, copy_into
 from turnfold.stores.sqlite.write_queue import (
     BACKGROUND,
     ONCE,

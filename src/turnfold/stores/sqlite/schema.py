@@ -13,7 +13,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from turnfold.errors import UnsafeStore
-from turnfold.stores.sqlite.file import FIRST_STEP, MARK, check_owner
+from turnfold.stores.sqlite.file_checks import FIRST_STEP, MARK, check_owner
 from turnfold.stores.sqlite.statements import hide_erased_names
 from turnfold.stores.sqlite.write_queue import Connection
 
@@ -364,7 +364,7 @@ def migrate(connection: Connection) -> None:
         check_owner(connection)
         connection.execute(_MIGRATION)
         applied = _applied(connection)
-        _check_known(applied)
+        _check_known(connection, applied)
         if not applied:
             connection.execute(TABLES)
             connection.execute(_VIEW)
@@ -418,12 +418,12 @@ def _applied(connection: Connection) -> list[str]:
     return [str(row[0]) for row in connection.execute("SELECT name FROM migration ORDER BY name")]
 
 
-def _check_known(applied: list[str]) -> None:
+def _check_known(connection: Connection, applied: list[str]) -> None:
     known = [name for name, _ in MIGRATIONS]
     if applied != known[: len(applied)]:
         raise UnsafeStore(
-            f"the file was written by another release (its schema has {', '.join(applied)}; this release knows "
-            f"{', '.join(known)}): upgrade turnfold"
+            f"{connection.filename} was written by a newer or different release of turnfold (its schema has "
+            f"{', '.join(applied)}; this release knows {', '.join(known)}): upgrade turnfold"
         )
 
 
@@ -437,6 +437,6 @@ def _check_unaltered(connection: Connection) -> None:
     ).fetchall()
     if altered:
         raise UnsafeStore(
-            f"the file's schema was altered by another program ({', '.join(sorted(str(row[0]) for row in altered))}): "
-            "restore it from a backup"
+            f"another program altered tables or added triggers in {connection.filename} "
+            f"({', '.join(sorted(str(row[0]) for row in altered))}): restore it from a backup"
         )

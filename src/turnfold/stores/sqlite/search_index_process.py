@@ -65,8 +65,9 @@ class IndexProcess:
                 self._end()
                 self._failed = isinstance(error, OSError)
                 _log.warning(
-                    "the indexing process failed (%s); texts are indexed without it",
+                    "the search index process failed (%s: %s); texts are indexed without it",
                     type(error).__name__,
+                    error,
                     extra={"event": "index_process"},
                 )
                 return None
@@ -129,8 +130,7 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
         piece = connection.recv(min(size - len(got), 1 << 20))
         if not piece:
             raise ConnectionError(
-                f"the connection between the SQLite store and its search index process was closed after {len(got)} of "
-                f"{size} bytes: one of the two processes has ended"
+                f"the other process closed the connection after {len(got)} of {size} bytes"
             )
         got += piece
     return bytes(got)

@@ -63,7 +63,7 @@ from turnfold.stores.sqlite.erasure import (
     is_erasing,
     next_long_place,
 )
-from turnfold.stores.sqlite.file import file_address
+from turnfold.stores.sqlite.file_checks import file_address
 from turnfold.stores.sqlite.grouped_writes import (
     AppendJob,
     HeadCache,

@@ -59,6 +59,11 @@ class Connection(Protocol):
     """The methods of a driver connection that this package uses, so that few modules import the driver."""
 
     @property
+    def filename(self) -> str:
+        """Absolute path of the database file; empty for a database in memory."""
+        ...
+
+    @property
     def in_transaction(self) -> bool:
         """True while a transaction is open."""
         ...
