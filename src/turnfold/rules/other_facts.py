@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from turnfold._lazy_loading import late_pattern
-from turnfold.text import content_terms
+from turnfold.text import content_terms, search_terms
 
 __all__ = ("bans_another_thing", "has_other_fact", "only_refers")
 
@@ -52,8 +52,8 @@ def only_refers(later: str, earlier: str) -> bool:
 def has_other_fact(later: str, earlier: str) -> bool:
     """Return True if a clause of the earlier sentence has a vital fact, and the later one is about another clause."""
     clauses = [each for each in _CLAUSE.split(earlier) if each and each.strip()]
-    said = frozenset(content_terms(later))
-    shared = [not said.isdisjoint(content_terms(each)) for each in clauses]
+    said = frozenset(search_terms(later))
+    shared = [not said.isdisjoint(search_terms(each)) for each in clauses]
     return any(shared) and any(
         _VITAL.search(each) and not common for each, common in zip(clauses, shared, strict=True)
     )
