@@ -351,6 +351,46 @@ class Explored:
 
 _State = tuple[int, ...]
 """The number of the world, then that of each process's node."""
+_BITS = 28
+"""Bits of each of these numbers."""
+
+
+def _packed(state: _State) -> int:
+    """The state as one number: there are millions of them, and a tuple takes five times the memory."""
+    key = 0
+    for number in state:
+        key = key << _BITS | number
+    return key
+
+
+class _Place(NamedTuple):
+    """A state, and those that follow it, with their keys."""
+
+    state: _State
+    after: list[_State]
+    keys: list[int]
+
+
+class _Totals:
+    """Orders and faults from each state on, by its key."""
+
+    def __init__(self) -> None:
+        self.orders: dict[int, int] = {}
+        self._faults: dict[int, Counter[str]] = {}
+        """Of the states that have any."""
+
+    def of(self, key: int) -> tuple[int, Counter[str]]:
+        return self.orders[key], self._faults.get(key, Counter())
+
+    def add(self, place: _Place, verdict: Sequence[str]) -> None:
+        key = _packed(place.state)
+        self.orders[key] = sum(self.orders[each] for each in place.keys) or 1
+        faults = Counter(verdict)
+        for each in place.keys:
+            if found := self._faults.get(each):
+                faults.update(found)
+        if faults:
+            self._faults[key] = faults
 
 
 @contextmanager
@@ -396,18 +436,24 @@ class Interleavings:
             return self._all()
 
     def _all(self) -> Explored:
-        totals: dict[_State, tuple[int, Counter[str]]] = {}
-        path = [(self._start, self._after(self._start))]
+        totals = _Totals()
+        path = [self._place(self._start)]
         while path:
-            state, after = path[-1]
-            missing = next((each for each in after if each not in totals), None)
+            place = path[-1]
+            missing = next(
+                (at for at, key in enumerate(place.keys) if key not in totals.orders), None
+            )
             if missing is not None:
-                path.append((missing, self._after(missing)))
+                path.append(self._place(place.after[missing]))
                 continue
-            totals[state] = self._total(state, after, totals)
+            totals.add(place, () if place.after else self._verdict(place.state))
             path.pop()
-        orders, faults = totals[self._start]
-        return self._explored(orders, faults, states=len(totals))
+        orders, faults = totals.of(_packed(self._start))
+        return self._explored(orders, faults, states=len(totals.orders))
+
+    def _place(self, state: _State) -> _Place:
+        after = self._after(state)
+        return _Place(state, after, [_packed(each) for each in after])
 
     def some(self, runs: int, *, seed: int) -> Explored:
         """Random orders: before each step, each process that can go on is as likely as any other."""
@@ -427,22 +473,6 @@ class Interleavings:
             behaviour.leave()
         runs = sum(len(behaviour.nodes) for behaviour in self._behaviours)
         return Explored(orders, faults, states, len(self._verdicts), runs)
-
-    def _total(
-        self,
-        state: _State,
-        after: Sequence[_State],
-        totals: dict[_State, tuple[int, Counter[str]]],
-    ) -> tuple[int, Counter[str]]:
-        if not after:
-            return 1, Counter(self._verdict(state))
-        orders, faults = 0, Counter[str]()
-        for each in after:
-            ways, found = totals[each]
-            orders += ways
-            if found:
-                faults.update(found)
-        return orders, faults
 
     def _after(self, state: _State) -> list[_State]:
         found: list[_State] = []
