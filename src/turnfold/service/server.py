@@ -34,6 +34,7 @@ from typing import Any, ClassVar, Final
 
 import h11
 import uvicorn
+from h11._receivebuffer import ReceiveBuffer
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -406,6 +407,19 @@ def most_connections(wanted: int) -> int:
     return min(wanted, max(_LEAST, allowed - _RESERVED))
 
 
+class _UnfoldedLines(ReceiveBuffer):
+    """Receive buffer that refuses a folded header line: one that begins with a space and goes on with the line before.
+
+    Other programs on the way may take such a line for a header of its own.
+    """
+
+    def maybe_extract_lines(self) -> list[bytearray] | None:
+        lines = super().maybe_extract_lines()
+        if lines and any(line[:1] in (b" ", b"\t") for line in lines):
+            raise h11.RemoteProtocolError("a header line is folded")
+        return lines
+
+
 class _LimitedProtocol(H11Protocol):
     """HTTP connection with deadlines for headers, bodies and unread answers, made by `limited_protocol`.
 
@@ -428,6 +442,7 @@ class _LimitedProtocol(H11Protocol):
         """Number of the pieces of the current body that were read, and their bytes."""
         self._held = False
         """True until the application reads the body of the current request, or has answered without it."""
+        vars(self.conn)["_receive_buffer"] = _UnfoldedLines()  # h11 offers no other place
         self._next_event = self.conn.next_event
         self.conn.next_event = self._checked_event
         self._serve = self.app
