@@ -415,7 +415,7 @@ class _UnfoldedLines(ReceiveBuffer):
 
     def maybe_extract_lines(self) -> list[bytearray] | None:
         lines = super().maybe_extract_lines()
-        if lines and any(line[:1] in (b" ", b"\t") for line in lines):
+        if lines and any(line.startswith((b" ", b"\t")) for line in lines):
             raise h11.RemoteProtocolError("a header line is folded")
         return lines
 
