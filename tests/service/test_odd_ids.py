@@ -1,4 +1,4 @@
-"""Two ids that look alike never meet, and one id is never two: in stores, addresses of the service and of the inspector.
+"""Two ids that look alike never meet, and one id is never two: in stores, and in addresses of service and inspector.
 
 Ids are compared as they are: no store, cache, address or listing changes their case or their Unicode form.
 """
@@ -12,11 +12,10 @@ from urllib.parse import quote
 
 import httpx2
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.encryption.test_no_key import KEY, postgres_url
-from tests.inspector.reading import read_page
 from tests.inspector.seeded import inspected
 from tests.odd_ids import ALIKE, odd_ids
 from tests.service.running import Running
@@ -62,6 +61,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @examples(60)
 @given(ids=st.lists(odd_ids(), min_size=2, max_size=4, unique=True))
+@example(ids=list(ALIKE))
 def test_every_id_has_an_address_of_its_own(served: Running, ids: list[str]) -> None:
     with RemoteMemory(served.url) as remote, served.client() as http:
         for each in ids:
