@@ -15,8 +15,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.proxy.running import Recorder, client, served, texts_of
 from tests.odd_ids import odd_ids
+from tests.proxy.running import Recorder, client, served, texts_of
 from tests.proxy.test_transparency import CHAT, chat, said
 from tests.service.running import make_tokens
 from tests.sizes import examples
