@@ -551,7 +551,6 @@ def test_a_stored_text_cannot_steer_the_terminal(tmp_path: Path) -> None:
     for arguments in (
         ["show", "host"],
         ["search", "markup"],
-        ["explain", "host"],
         ["rules", "host"],
     ):
         seen = invoke([*arguments, "--json", "--store", store]).stdout
