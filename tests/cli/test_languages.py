@@ -5,18 +5,20 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer.main
 from rich.cells import cell_len
+from starlette.datastructures import Headers
 from typer.testing import CliRunner
 
 from tests.cli.seeded import LONG, SHORT, seed
 from tests.house.source_tree import ROOT
 from turnfold import Memory, errors
+from turnfold.api import BudgetBody
 from turnfold.cli.app import app
 from turnfold.cli.chinese_help import COMMANDS, ERRORS, OPTIONS
 from turnfold.cli.chinese_labels import problem_label, translated
@@ -26,6 +28,7 @@ from turnfold.cli.demo.texts import language_of
 from turnfold.cli.exit_codes import error_text
 from turnfold.errors import NotFound
 from turnfold.models.failures import Failure, error_of
+from turnfold.service import BodyMemory, Limits, check_framing
 
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
 SENTENCE = re.compile(r"\b[A-Z]?[a-z]+(?: [a-z]+){3,}")
@@ -678,6 +681,18 @@ def written(path: Path) -> Iterator[str]:
                 yield f"{node.value}\n"
 
 
+def refused(run: Callable[[], object]) -> errors.TurnfoldError:
+    """The error that a call raises."""
+    with pytest.raises(errors.TurnfoldError) as caught:
+        run()
+    return caught.value
+
+
+def take_body(memory: BodyMemory, size: int) -> None:
+    with memory.hold("a") as take:
+        take(size)
+
+
 @pytest.mark.parametrize(
     ("error", "told"),
     [
@@ -700,6 +715,22 @@ def written(path: Path) -> Iterator[str]:
                 "the file ends before its footer", line=7, remedy="Export it again"
             ),
             "第 7 行：文件在结束行之前就断了。请重新导出",
+        ),
+        (
+            refused(lambda: Limits().check_answer(100_000_000)),
+            "响应会超过 67,108,864 字节；请一次少取一些",
+        ),
+        (
+            refused(BudgetBody(max_tokens=10_000_001).budget),
+            "预算 10,000,001 个 token 超过服务的上限：请最多给 10,000,000",
+        ),
+        (
+            refused(lambda: take_body(BodyMemory(64), 65)),
+            "这个租户正在运行的请求，请求体合计 65 字节，上限是 64 字节：请稍后再试",
+        ),
+        (
+            refused(lambda: check_framing(Headers(raw=[(b"host", b"a"), (b"host", b"b")]))),
+            "请求头 host 出现了不止一次：请只发送一次",
         ),
     ],
 )

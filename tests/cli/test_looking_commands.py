@@ -527,17 +527,35 @@ def test_changed_tool_schemas_leave_nothing_in_the_cache(
 
 def test_a_stored_text_cannot_steer_the_terminal(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'hostile.db'}"
-    hostile = "\x1b[2Jgone\x1b]0;title\x07 \u202e [bold]not markup[/bold]\r back"
+    hostile = "\x1b[2Jgone\x1b]0;title\x07 \u202e [bold]not markup[/bold]\r back\u2066\x9b31m"
     with Memory(store) as memory:
         memory.session("hostile\x1b[31m").user(hostile)
+        memory.session("hostile\x1b[31m").add_rule(f"Always say gone. {hostile}")
+        memory.session("hostile\x1b[31m").pin(hostile)
+        memory.session("hostile\x1b[31m").context()
+        memory.session("hostile\x1b[31m").fold(summary=hostile, keep_turns=0)
         memory.session("hostile\x1b[31m").context()
     for arguments in (["sessions"], ["show", "host"], ["show", "host", "--full"], ["context", "host"],
-                      ["top"], ["top", "host"], ["explain", "host"], ["explain", "host", "--full"]):  # fmt: skip
-        seen = invoke([*arguments, "--store", store], width=200).stdout
+                      ["top"], ["top", "host"], ["explain", "host"], ["explain", "host", "--full"],
+                      ["rules", "host"], ["search", "markup"], ["search", "markup", "--session", "host"],
+                      ["checkpoints", "host"], ["diff", "host", "1", "2"], ["audit"], ["lint", "host"],
+                      ["rules", hostile], ["search", hostile], ["recall", "host", "markup"]):  # fmt: skip
+        done = invoke([*arguments, "--store", store], width=200)
+        seen = done.stdout + done.stderr
         assert ESCAPE not in seen
         assert "\x07" not in seen
         assert "\r" not in seen
         assert "\u202e" not in seen
+        assert "\u2066" not in seen
+        assert "\x9b" not in seen
+    for arguments in (
+        ["show", "host"],
+        ["search", "markup"],
+        ["rules", "host"],
+    ):
+        seen = invoke([*arguments, "--json", "--store", store]).stdout
+        assert not set(seen) & {ESCAPE, "\x07", "\r", "\u202e", "\u2066", "\x9b"}, arguments
+        assert json.dumps(hostile)[1:-1] in json.dumps(json.loads(seen)), arguments
     assert "[bold]not markup[/bold]" in invoke(["show", "host", "--store", store]).stdout
     told = invoke(["explain", "host", "7", "--store", store])
     assert told.exit_code == 3

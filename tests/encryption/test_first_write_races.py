@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from turnfold.errors import Conflict, WrongKey
-from turnfold.records import Document, NewEntry, user
+from turnfold.errors import Conflict, InvalidRecord, WrongKey
+from turnfold.records import Document, NewEntry, assistant, erased_message, user
 from turnfold.runtime import drive
 from turnfold.stores import EncryptedStore, MemoryStore, Scope, Store, refuse_encrypted
 from turnfold.stores.encryption.keys import is_marked
@@ -135,3 +135,67 @@ def test_nothing_plain_is_left_of_a_write_that_is_refused(
                 assert drive(again.get_document(SCOPE, "same", "kind", "secret")).body == b"secret"
     assert orders > 20
     assert 0 < refused < orders
+
+
+@pytest.mark.parametrize("with_key", ["document", "note"])
+def test_what_a_plain_write_leaves_after_an_encrypted_document_hides_nothing(with_key: str) -> None:
+    """The placeholder of the entry that was taken back is told as such, and what follows it can be read."""
+
+    def begin() -> tuple[MemoryStore, list[Coroutine[Any, Any, object]]]:
+        inner = MemoryStore()
+        plain: Any = refuse_encrypted(Stepped(inner))  # pyright: ignore[reportArgumentType] (forwards all calls)
+        encrypted: Any = EncryptedStore(lambda _: Stepped(inner), KEY)  # pyright: ignore[reportArgumentType]
+        batch = [NewEntry(user("plain"), "1"), NewEntry(assistant("plain too"), "2")]
+        return inner, [
+            plain.append(SCOPE, "same", batch),
+            WRITES[with_key](encrypted, "same", "secret"),
+        ]
+
+    left = 0
+    for store, (_, secret), order in in_every_order(begin):
+        entries = drive(store.read(SCOPE, "same"))
+        if isinstance(secret, Exception) or not entries:
+            continue
+        left += 1
+        again: Any = EncryptedStore(lambda _, store=store: store, KEY)
+        drive(again.append(SCOPE, "same", [NewEntry(user("later"), "3")]))
+        told = [each.message.text for each in drive(again.read(SCOPE, "same"))]
+        taken_back = "[erased: written without the encryption key]"
+        assert told == [taken_back, taken_back, "later"], order
+        assert [each.seq for each in drive(again.read(SCOPE, "same", after=1))] == [2, 3]
+        assert [each.seq for each in drive(again.tail(SCOPE, "same", tokens=10_000))] == [1, 2, 3]
+        [hit] = drive(again.search(SCOPE, ["later"], conversation="same"))
+        assert hit.seq == 3
+        assert drive(again.get_document(SCOPE, "same", "kind", "secret")).body == b"secret"
+    assert left > 0
+
+
+@pytest.mark.parametrize("seq", [1, 2, 3])
+def test_such_a_placeholder_cannot_stand_for_a_later_entry(seq: int) -> None:
+    """Whoever can write to the disk could hide an entry behind it otherwise."""
+    inner = MemoryStore()
+    encrypted: Any = EncryptedStore(lambda _: inner, KEY)
+    batch = [NewEntry(user(f"number {n}"), str(n)) for n in (1, 2, 3)]
+    drive(encrypted.append(SCOPE, "talk", batch))
+    stored = drive(inner.read(SCOPE, "talk"))[seq - 1]
+    gone = erased_message(user("x"), "written without the encryption key")
+    drive(inner.erase(SCOPE, "talk", stored.seq, gone))
+    again: Any = EncryptedStore(lambda _: inner, KEY)
+    if seq == 1:  # as a log may be cut, its beginning may be hidden
+        assert [each.message.text for each in drive(again.read(SCOPE, "talk"))][1:] == [
+            "number 2",
+            "number 3",
+        ]
+    else:
+        with pytest.raises(InvalidRecord, match="is not encrypted"):
+            drive(again.read(SCOPE, "talk"))
+
+
+@pytest.mark.parametrize("reason", ["", "Pay 4,200 yuan to account 4711."])
+def test_no_other_plain_entry_is_shown(reason: str) -> None:
+    inner = MemoryStore()
+    encrypted: Any = EncryptedStore(lambda _: inner, KEY)
+    drive(encrypted.append(SCOPE, "talk", [NewEntry(user("secret"), "1")]))
+    drive(inner.erase(SCOPE, "talk", 1, erased_message(user("x"), reason)))
+    with pytest.raises(InvalidRecord, match="is not encrypted"):
+        drive(encrypted.read(SCOPE, "talk"))

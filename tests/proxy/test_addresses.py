@@ -136,3 +136,22 @@ def test_what_the_connection_header_names_is_left_out_and_frames_nothing_anew() 
     assert came.raw == body
     assert came.headers["host"] == urlsplit(provider.url).netloc
     assert "x-hop" not in came.headers
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        KEY * 2,
+        KEY + b"X-Turnfold-Token: a\r\nX-Turnfold-Token: b\r\n",
+        KEY + b"X-Turnfold-Session: a\r\nX-Turnfold-Session: b\r\n",
+        KEY + b"X-Turnfold: off\r\nX-Turnfold: on\r\n",
+        b"Authorization: Bearer\r\n sk-of-the-client\r\n",
+        KEY + b"X-Other: a\r\n\tX-Turnfold-Token: b\r\n",
+    ],
+    ids=["keys", "tokens", "sessions", "switches", "folded key", "folded line"],
+)
+def test_a_header_that_can_be_read_in_two_ways_is_refused(lines: bytes) -> None:
+    with Recorder(lambda _: Told()) as provider, proxied(provider.url) as url:
+        answer = asked(url, "GET", "/v1/models", headers=lines)
+        assert answer.startswith(b"HTTP/1.1 400"), answer[:300]
+        assert provider.seen == []

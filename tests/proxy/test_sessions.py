@@ -7,13 +7,19 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+import httpx2
 import msgspec
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from tests.odd_ids import odd_ids
 from tests.proxy.running import Recorder, client, served, texts_of
 from tests.proxy.test_transparency import CHAT, chat, said
 from tests.service.running import make_tokens
+from tests.sizes import examples
 from turnfold.errors import InvalidOption, UnknownModel
 from turnfold.proxy import ProxyOptions, make_proxy
 from turnfold.proxy.conversations import session_id, split_path
@@ -68,6 +74,40 @@ def test_ids_that_are_no_text_are_not_the_same_session() -> None:
     one, other = (session_id(split_path(f"/s/%{byte}/v1/x")[0], {}, {}) for byte in ("ff", "fe"))
     assert one != other
     assert one.startswith("digest:")
+
+
+NAMED_IN_A_HEADER = (
+    "x-turnfold-session", "session-id", "session_id", "x-litellm-session-id", "x-session-id",
+    "x-session-affinity", "x-claude-code-session-id",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("header", NAMED_IN_A_HEADER)
+@examples(60)
+@given(st.lists(odd_ids(), min_size=2, max_size=4, unique=True))
+@example(["é", "Ã©"])
+@example(["\xe9", "e\u0301"])
+@example(["\u3000a", "a"])
+def test_an_id_is_the_same_in_the_path_a_header_and_the_body(header: str, ids: list[str]) -> None:
+    """Of a header the bytes were read as Latin-1: one id was two sessions, and two ids were one."""
+    found = list[str]()
+    for each in ids:
+        encoded = each.encode("utf-8", "surrogatepass")
+        in_path = session_id(split_path(f"/s/{quote(encoded, safe='')}/v1/x")[0], {}, {})
+        in_header = session_id("", {header: encoded.decode("latin-1")}, {})
+        body = {"prompt_cache_key": msgspec.Raw(json.dumps(each).encode())}
+        assert in_path == in_header == session_id("", {}, body)
+        found.append(in_path)
+    assert len(set(found)) == len(ids)
+
+
+def test_a_chinese_session_in_a_header_reaches_its_conversation(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/a.db"
+    with served(lambda _: said("好"), store=store) as (_provider, http):
+        headers = httpx2.Headers([(b"x-turnfold-session", "会话".encode())])
+        answer = http.post(CHAT, json=chat(0, last="你好"), headers=headers)
+    assert "conversation=%E4%BC%9A%E8%AF%9D;" in answer.headers["x-turnfold"]
+    assert texts_of(store, "会话") == ["你好", "好"]
 
 
 def test_a_chinese_session_reaches_its_conversation(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import httpx2
 import pytest
+from h11._readers import ChunkedReader
 
 from tests.service.running import PATIENCE, Running, make_tokens, running
 from turnfold.errors import InvalidOption
@@ -336,4 +337,41 @@ def test_a_body_in_small_pieces_is_read(tmp_path: Path, size: int, pieces: int) 
     sent += b"%x\r\n%s\r\n0\r\n\r\n" % (len(said), said)
     with running(options) as service, connect(service) as connection:
         connection.sendall(POST + b"Transfer-Encoding: chunked\r\n\r\n" + sent)
+        assert whole_answer(connection).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("size", [1, 64])
+def test_of_a_refused_body_in_pieces_little_is_parsed(
+    tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand connections that wait to be accepted, each with a thousand pieces, kept a probe waiting for 10 s."""
+    parsed, parse = list[int](), ChunkedReader.__call__
+
+    def counted(reader: ChunkedReader, buffer: Any) -> Any:
+        parsed.append(1)
+        return parse(reader, buffer)
+
+    monkeypatch.setattr(ChunkedReader, "__call__", counted)
+    make_tokens(tmp_path / "tokens.json", ("a", "a", ("read", "write")))
+    options = ServiceOptions(
+        store=f"sqlite:///{tmp_path / 'chat.db'}", tokens_file=tmp_path / "tokens.json"
+    )
+    chunk = b"%x\r\n%s\r\n" % (size, b" " * size)
+    with running(options) as service, connect(service) as connection:
+        connection.sendall(POST + b"Transfer-Encoding: chunked\r\n\r\n" + chunk * 900)
+        assert rest(connection).startswith(b"HTTP/1.1 401")
+    assert len(parsed) < 40
+
+
+def test_a_refused_body_of_few_pieces_leaves_the_connection_open(tmp_path: Path) -> None:
+    make_tokens(tmp_path / "tokens.json", ("a", "a", ("read", "write")))
+    options = ServiceOptions(
+        store=f"sqlite:///{tmp_path / 'chat.db'}", tokens_file=tmp_path / "tokens.json"
+    )
+    body = (b"1000\r\n" + b" " * 4_096 + b"\r\n") * 40 + b"5\r\n12345\r\n0\r\n\r\n"
+    with running(options) as service, connect(service) as connection:
+        for _ in range(3):
+            connection.sendall(POST + b"Transfer-Encoding: chunked\r\n\r\n" + body)
+            assert whole_answer(connection).startswith(b"HTTP/1.1 401")
+        connection.sendall(WHOLE)
         assert whole_answer(connection).startswith(b"HTTP/1.1 200")

@@ -169,6 +169,53 @@ def test_with_a_token_no_set_breaks_a_server(
         assert not told(answer, token)
 
 
+AMBIGUOUS = {
+    "two tokens": (b"Authorization: Bearer %s", b"Authorization: Bearer x"),
+    "two tokens, the good one last": (b"Authorization: Bearer x", b"authorization: Bearer %s"),
+    "the same token twice": (b"Authorization: Bearer %s", b"Authorization: Bearer %s"),
+    "a folded token": (b"Authorization:\r\n Bearer %s",),
+    "a token folded after its scheme": (b"Authorization: Bearer\r\n\t%s",),
+    "a token on a folded line of another header": (
+        b"Authorization: Bearer %s",
+        b"X-Request-Id: a\r\n Authorization: Bearer x",
+    ),
+    "two keys of a retry": (
+        b"Authorization: Bearer %s",
+        b"Idempotency-Key: a",
+        b"Idempotency-Key: b",
+    ),
+    "two content types": (
+        b"Authorization: Bearer %s",
+        b"Content-Type: application/json",
+        b"Content-Type: text/plain",
+    ),
+}
+
+
+@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("name", AMBIGUOUS)
+def test_a_request_that_can_be_read_in_two_ways_is_refused(
+    served: tuple[Running, bytes], server: str, name: str
+) -> None:
+    service, token = served
+    lines = (HOST, *(line.replace(b"%s", token) for line in AMBIGUOUS[name]))
+    answer = answers(service, server, lines, token)
+    assert status_of(answer) == 400, answer[:300]
+    assert not told(answer, token)
+
+
+def test_a_folded_line_of_the_end_of_a_body_is_refused(served: tuple[Running, bytes]) -> None:
+    service, token = served
+    body = BODIES["api"]
+    host, _, port = service.url.removeprefix("http://").partition(":")
+    head = (HOST, b"Authorization: Bearer " + token, b"Transfer-Encoding: chunked")
+    chunks = b"%x\r\n%s\r\n0\r\n" % (len(body), body)
+    with socket.create_connection((host, int(port)), PATIENCE) as connection:
+        connection.sendall(b"\r\n".join([SERVERS["api"] + b" HTTP/1.1", *head, b"", chunks]))
+        connection.sendall(b"X-End: a\r\n Authorization: Bearer x\r\n\r\n")
+        assert not told(connection.recv(65_536), token)
+
+
 def test_a_server_that_does_not_look_at_the_host_is_caught(
     served: tuple[Running, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -397,6 +397,15 @@ _SERVERS: Final[Mapping[str, str]] = {
         "没有 --tokens-file 而用 --allow-host '*'，任何网页都能通过解析到本机的主机名读取和删除全部内容。"
         "请创建访问令牌（turnfold tokens create），或逐个写出主机名"
     ),
+    "a budget of {tokens} tokens is more than a service takes: give at most {most}": (
+        "预算 {tokens} 个 token 超过服务的上限：请最多给 {most}"
+    ),
+    "the answer would have more than {most} bytes; ask for less at once": (
+        "响应会超过 {most} 字节；请一次少取一些"
+    ),
+    "the bodies of the requests of this tenant that run have {held} bytes, the limit is {most} bytes: try again "
+    "later": "这个租户正在运行的请求，请求体合计 {held} 字节，上限是 {most} 字节：请稍后再试",
+    "the request has the header {name} more than once: send it once": "请求头 {name} 出现了不止一次：请只发送一次",
     "key= has {size} bytes: give at least 16 random bytes": (
         "key= 有 {size} 字节：请给至少 16 个随机字节"
     ),

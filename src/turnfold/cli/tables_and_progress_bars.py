@@ -7,11 +7,13 @@ codes.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
 from rich.cells import cell_len
@@ -72,9 +74,16 @@ def is_plain(console: Console) -> bool:
     return console.color_system is None or console.options.ascii_only
 
 
+_STEERING: Final = re.compile(
+    "[\\x7f-\\x9f\\u00ad\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff9-\\ufffb]"
+)
+"""Matches a character that JSON need not escape, but that a terminal obeys or that reorders what it shows."""
+
+
 def as_json(value: object) -> str:
     """Return a value as indented JSON; its shape is part of the documented interface."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def print_result(

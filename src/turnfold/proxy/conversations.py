@@ -86,15 +86,20 @@ def session_id(given: str, headers: Mapping[str, str], fields: Mapping[str, msgs
 
     The result is empty if there is none.
     """
-    own = given or headers.get(SESSION_HEADER, "")
+    own = given or _header(headers, SESSION_HEADER)
     if own:
         return _name(own)
-    claude = headers.get(_CLAUDE_CODE, "") or _from_user_id(_field(fields, "metadata"))
+    claude = _header(headers, _CLAUDE_CODE) or _from_user_id(_field(fields, "metadata"))
     if claude:
-        agent = headers.get(_CLAUDE_CODE_AGENT, "")
+        agent = _header(headers, _CLAUDE_CODE_AGENT)
         return _name(f"{claude}/{agent}" if agent else claude)
-    named = next(filter(None, (headers.get(name, "") for name in _HEADERS)), "")
+    named = next(filter(None, (_header(headers, name) for name in _HEADERS)), "")
     return _name(named or _in_body(fields))
+
+
+def _header(headers: Mapping[str, str], name: str) -> str:
+    """Return a header as UTF-8, as ids in a path and a body are; the server has decoded its bytes as Latin-1."""
+    return headers.get(name, "").encode("latin-1").decode("utf-8", "surrogateescape")
 
 
 def _in_body(fields: Mapping[str, msgspec.Raw]) -> str:

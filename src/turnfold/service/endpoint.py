@@ -71,6 +71,18 @@ _HEAVY: Final = frozenset(
     "checkpoints snapshot snapshots snapshot_files snapshot_file findings".split()
 )
 """Operations that search, rank, count or fold (compact), and so need much computing, or that may return megabytes."""
+_ONCE: Final = (
+    "authorization",
+    "content-type",
+    "host",
+    "idempotency-key",
+    "last-event-id",
+    "origin",
+    "x-turnfold",
+    "x-turnfold-session",
+    "x-turnfold-token",
+)
+"""Headers that say who sends a request, to which conversation, and how it is read: each may come once."""
 _MOST_PARAMETERS: Final = 100
 _LONG_QUERY: Final = 2_000
 """Most bytes of a request (of an operation in `_COUNTED`) that counts as light; a larger one counts as heavy (much
@@ -161,8 +173,17 @@ class Endpoint:
         return _json(stored or await reply.store(_encoded(await result(), state.limits)))
 
 
-def check_framing(headers: Mapping[str, str]) -> None:
-    """Raise `RequestRefused` if a request states its body length twice, which could smuggle a second request."""
+def check_framing(headers: Headers) -> None:
+    """Raise `RequestRefused` if it is not clear who sent a request, or where it ends.
+
+    A header that is given twice may have been checked by a program on the way that reads the other one. The length of
+    a body that is stated in two ways could smuggle a second request.
+    """
+    for name in _ONCE:
+        if len(headers.getlist(name)) > 1:
+            raise RequestRefused(
+                f"the request has the header {name} more than once: send it once", status=400
+            )
     if "transfer-encoding" in headers and "content-length" in headers:
         raise RequestRefused(
             "the request has both Content-Length and Transfer-Encoding: send only one of them",

@@ -34,8 +34,9 @@ from typing import Any, ClassVar, Final
 
 import h11
 import uvicorn
+from h11._receivebuffer import ReceiveBuffer
 from starlette.routing import BaseRoute
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from turnfold.api import AnyOperation
@@ -390,6 +391,9 @@ _FREE_PIECES: Final = 1_000
 """Number of pieces (chunks) of a body that may be of any size."""
 _LEAST_PIECE: Final = 64
 """Least bytes that further pieces of a body must have on average."""
+_FREE_UNREAD: Final = 16
+_LEAST_UNREAD: Final = 1_024
+"""The same two for a body that nobody reads, because its request is answered already."""
 
 
 def most_connections(wanted: int) -> int:
@@ -402,6 +406,19 @@ def most_connections(wanted: int) -> int:
     if allowed == resource.RLIM_INFINITY:
         return wanted
     return min(wanted, max(_LEAST, allowed - _RESERVED))
+
+
+class _UnfoldedLines(ReceiveBuffer):
+    """Receive buffer that refuses a folded header line: one that begins with a space and goes on with the line before.
+
+    Other programs on the way may take such a line for a header of its own.
+    """
+
+    def maybe_extract_lines(self) -> list[bytearray] | None:
+        lines = super().maybe_extract_lines()
+        if lines and any(line.startswith((b" ", b"\t")) for line in lines):
+            raise h11.RemoteProtocolError("a header line is folded")
+        return lines
 
 
 class _LimitedProtocol(H11Protocol):
@@ -424,21 +441,47 @@ class _LimitedProtocol(H11Protocol):
         self._phase = ""
         self._pieces = self._size = 0
         """Number of the pieces of the current body that were read, and their bytes."""
+        self._held = False
+        """True until the application reads the body of the current request, or has answered without it."""
+        vars(self.conn)["_receive_buffer"] = _UnfoldedLines()  # h11 offers no other place
         self._next_event = self.conn.next_event
         self.conn.next_event = self._checked_event
+        self._serve = self.app
+        self.app = self._serve_with_body
+
+    async def _serve_with_body(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the application; the pieces of a body are parsed from the moment at which it reads them."""
+
+        async def receive_body() -> Message:
+            self._parse_body()
+            return await receive()
+
+        await self._serve(scope, receive_body, send)
+
+    def _parse_body(self) -> None:
+        if self._held:
+            self._held = False
+            if not self.transport.is_closing():
+                self.handle_events()
 
     def _checked_event(self) -> type[h11.NEED_DATA | h11.PAUSED] | h11.Event:
         """Return the next event of the connection; ends it if the body of a request comes in too many tiny pieces.
 
-        A piece (chunk) costs as much time as a small request, and 40,000 of them fit into what is read at once.
+        A piece (chunk) costs as much time as a small request, and 40,000 of them fit into what is read at once. So
+        nothing of such a body is parsed before its request is authorized, and little if it is refused.
         """
+        if self._held:
+            return h11.PAUSED
         event = self._next_event()
         if isinstance(event, h11.Request):
             self._pieces = self._size = 0
+            self._held = any(name == b"transfer-encoding" for name, _ in event.headers)
         elif isinstance(event, h11.Data):
             self._pieces += 1
             self._size += len(event.data)
-            if self._pieces > _FREE_PIECES and self._size < _LEAST_PIECE * self._pieces:
+            unread = self.conn.our_state is h11.DONE
+            free, least = (_FREE_UNREAD, _LEAST_UNREAD) if unread else (_FREE_PIECES, _LEAST_PIECE)
+            if self._pieces > free and self._size < least * self._pieces:
                 self.end()
                 return h11.NEED_DATA
         return event
@@ -461,6 +504,7 @@ class _LimitedProtocol(H11Protocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        self._parse_body()
         self._enter(self._current_phase())
 
     def resume_writing(self) -> None:

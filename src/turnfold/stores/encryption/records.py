@@ -32,6 +32,7 @@ from turnfold.records import (
     ToolResult,
     decode_message,
     encode_message,
+    erased_message,
 )
 from turnfold.stores.checksums import damaged
 from turnfold.stores.encryption.keys import ConversationKeys, DataKey
@@ -39,9 +40,11 @@ from turnfold.stores.log_semantics import log_mark
 from turnfold.tokens import TokenCounter
 
 __all__ = (
+    "TAKEN_BACK",
     "SealedCounter",
     "checkpoint_is_sealed",
     "document_is_sealed",
+    "is_taken_back",
     "message_is_sealed",
     "open_checkpoint",
     "open_document",
@@ -53,6 +56,8 @@ __all__ = (
 )
 
 
+TAKEN_BACK: Final = "written without the encryption key"
+"""Reason in the placeholder of an entry that was written without the key and taken back."""
 _SHOWN: Final = TextPart("[encrypted]")
 """Text that a program without the key shows in place of an encrypted message."""
 _PROVIDER: Final = "turnfold"
@@ -145,6 +150,11 @@ def _open_message(key: DataKey, message: Message, seq: int, client_id: str) -> M
     data = _from_base64(form.data)
     plain = key.decrypt(data, "entry", seq, client_id, message.role) if data is not None else None
     return None if plain is None else decode_message(plain)
+
+
+def is_taken_back(message: Message) -> bool:
+    """Return True if a message is what is left of one that was written without the key, and taken back."""
+    return message == erased_message(message, TAKEN_BACK)
 
 
 def open_entry(key: DataKey | None, entry: Entry, tenant: str, conversation: str) -> Entry:

@@ -35,6 +35,7 @@ from turnfold.stores.encryption.keys import (
     mark_store,
 )
 from turnfold.stores.encryption.records import (
+    TAKEN_BACK,
     checkpoint_is_sealed,
     document_is_sealed,
     message_is_sealed,
@@ -60,7 +61,6 @@ __all__ = ("refuse_encrypted",)
 
 
 _MAX_PLAIN: Final = 10_000
-_TAKEN_BACK: Final = "written without the encryption key"
 _REMEDY: Final = (
     "Nothing was shown or written. Give the key: encryption_key=, or for commands and the service "
     "--encryption-key-file PATH or TURNFOLD_ENCRYPTION_KEY_FILE"
@@ -138,7 +138,7 @@ class _KeylessStore:
             done = await self._inner.append(scope, conversation, entries, expect=expect)
         if await self._is_late(scope, conversation):
             for seq, entry in enumerate(entries if not done.repeated else (), done.first):
-                gone = erased_message(entry.message, _TAKEN_BACK)
+                gone = erased_message(entry.message, TAKEN_BACK)
                 await self._inner.erase(scope, conversation, seq, gone)
             raise _taken_back(scope, conversation)
         return done

@@ -44,6 +44,7 @@ from turnfold.stores.encryption.keys import (
 from turnfold.stores.encryption.records import (
     SealedCounter,
     document_is_sealed,
+    is_taken_back,
     message_is_sealed,
     open_checkpoint,
     open_document,
@@ -296,11 +297,32 @@ class EncryptedStore:
             return []
         if key is None:
             key = await self._keys.find(scope, conversation)  # made meanwhile
+        left = [each.seq for each in entries if is_taken_back(each.message)]
+        plain = await self._taken_back(scope, conversation, left[-1]) if left else 0
 
         def work() -> list[Entry]:
-            return [open_entry(key, each, scope.tenant, conversation) for each in entries]
+            return [
+                each if each.seq <= plain else open_entry(key, each, scope.tenant, conversation)
+                for each in entries
+            ]
 
         return await self._run(work, many=len(entries) > _MANY)
+
+    async def _taken_back(self, scope: Scope, conversation: str, upto: int) -> int:
+        """Return the seq of the last of the first entries that were written without the key and taken back.
+
+        Only the first entries of a log can be: in place of a later one, such a placeholder hides what was there.
+        """
+        seq = 0
+        while seq < upto:
+            page = await self._inner.read(scope, conversation, after=seq, upto=upto, limit=_PAGE)
+            for entry in page:
+                if not is_taken_back(entry.message):
+                    return seq
+                seq = entry.seq
+            if not page:
+                return seq
+        return seq
 
     async def _run(self, work: Callable[[], _Result], *, many: bool = True) -> _Result:
         """Return the result of `work`, which processes entries.
