@@ -104,8 +104,8 @@ class Runtime(Protocol):
         """Run all jobs, at most `parallel` at once; when all have ended, raise the first error if there was one."""
         ...
 
-    async def pause(self, seconds: float) -> None:
-        """Wait for some seconds; where threads are used, the wait ends early if background work must stop."""
+    async def pause(self, seconds: float) -> bool:
+        """Wait for some seconds; return True at once if the runtime is closed before or meanwhile."""
         ...
 
     async def complete(self, work: Callable[[], Coroutine[object, None, _Result]]) -> _Result:
@@ -142,7 +142,7 @@ class SyncRuntime:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._loop = LoopThread()
-        self._closed = False
+        self._closed = threading.Event()
 
     @property
     def stopping(self) -> bool:
@@ -213,9 +213,9 @@ class SyncRuntime:
         if errors:
             raise errors[0]
 
-    async def pause(self, seconds: float) -> None:
-        """Wait for some seconds, or until background work is told to stop."""
-        self._stop.wait(seconds)
+    async def pause(self, seconds: float) -> bool:
+        """Wait for some seconds; return True at once if the runtime is closed before or meanwhile."""
+        return self._closed.wait(seconds)
 
     async def complete(self, work: Callable[[], Coroutine[object, None, _Result]]) -> _Result:
         """Do the work in this thread: there is no task that could be cancelled."""
@@ -228,7 +228,7 @@ class SyncRuntime:
     def begin(self, name: str, work: _Work) -> bool:
         """Start background work in a thread; False if work of this name is running or the runtime was closed."""
         with self._lock:
-            if self._closed or name in self._running:
+            if self._closed.is_set() or name in self._running:
                 return False
 
             def run() -> None:
@@ -252,9 +252,9 @@ class SyncRuntime:
                 thread.join()
 
     async def finish(self, *, cancel: bool = False) -> None:
-        """Start no further threads, and wait until the running ones have ended."""
+        """Start no further threads, end their pauses, and wait until the running ones have ended."""
         with self._lock:
-            self._closed = True
+            self._closed.set()
         if cancel:
             self._stop.set()
         await self.wait()
@@ -267,6 +267,7 @@ class AsyncRuntime:
     def __init__(self) -> None:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._threads: ThreadPoolExecutor | None = None
+        self._pauses: set[asyncio.Future[None]] = set()
         self._closed = False
         self._stopping = False
 
@@ -332,9 +333,16 @@ class AsyncRuntime:
             if isinstance(error, BaseException):
                 raise error
 
-    async def pause(self, seconds: float) -> None:
-        """Wait for some seconds."""
-        await asyncio.sleep(seconds)
+    async def pause(self, seconds: float) -> bool:
+        """Wait for some seconds; return True at once if the runtime is closed before or meanwhile."""
+        if not self._closed:
+            waiting = asyncio.get_running_loop().create_future()
+            self._pauses.add(waiting)
+            try:
+                await asyncio.wait([waiting], timeout=seconds)
+            finally:
+                self._pauses.discard(waiting)
+        return self._closed
 
     async def complete(self, work: Callable[[], Coroutine[object, None, _Result]]) -> _Result:
         """Await the work in a task of its own; if the calling task is cancelled, it ends when the work has ended."""
@@ -374,12 +382,15 @@ class AsyncRuntime:
         await asyncio.gather(*self._working(), return_exceptions=True)
 
     async def finish(self, *, cancel: bool = False) -> None:
-        """Start no further tasks, and wait for the tasks of this loop.
+        """Start no further tasks, end the pauses of this loop, and wait for its tasks.
 
         Raises `InvalidOption` if some run in another loop.
         """
         working = self._working()
         self._closed = True
+        for waiting in self._pauses:
+            if waiting.get_loop() is asyncio.get_running_loop() and not waiting.done():
+                waiting.set_result(None)
         if cancel and not self._stopping:  # a fold cancelled twice would not release its lease
             self._stopping = True
             for task in working:
@@ -422,9 +433,9 @@ class LimitedRuntime:
         """Run all jobs, at most `parallel` at once; when all have ended, raise the first error if there was one."""
         await self._inner.each(jobs, parallel=parallel)
 
-    async def pause(self, seconds: float) -> None:
-        """Wait for some seconds."""
-        await self._inner.pause(seconds)
+    async def pause(self, seconds: float) -> bool:
+        """Wait for some seconds; return True at once if the shared runtime is closed before or meanwhile."""
+        return await self._inner.pause(seconds)
 
     async def complete(self, work: Callable[[], Coroutine[object, None, _Result]]) -> _Result:
         """Await work to its end, even if the calling task is cancelled; the cancellation takes effect afterwards."""

@@ -44,9 +44,9 @@ def test_a_turn_is_written_with_three_questions(monkeypatch: pytest.MonkeyPatch)
     for number in range(3):
         asked.times.clear()
         memory.write_turn("talk", user_query=f"why {number}", agent_response="because 因为")
-        looked_up = (
-            {"head": 2} if number == 0 else {}
-        )  # if the store is encrypted, before and after the first write
+        # If the store is encrypted, before and after the first write; and if the conversation is empty: a write that
+        # expects it to be would count the tokens of an old one twice where the counter has changed.
+        looked_up = {"head": 3} if number == 0 else {}
         assert dict(asked.times) == {"get_document": 1, "append": 1, "read": 1, **looked_up}
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,7 +17,7 @@ from tests.sizes import FOLD_FAULTS
 from turnfold.budget import Budget
 from turnfold.errors import ConversationDeleted, SummaryFailed
 from turnfold.inspect import audit
-from turnfold.memory import Folder, FoldMode, FoldRange, Memory, MemoryMode, Session
+from turnfold.memory import AsyncMemory, Folder, FoldMode, FoldRange, Memory, MemoryMode, Session
 from turnfold.records import Checkpoint, Message
 from turnfold.stores import MemoryStore
 from turnfold.telemetry import Meter
@@ -297,3 +299,58 @@ def test_retries_are_those_of_one_background_fold(retries: int) -> None:
         with pytest.raises(SummaryFailed) as raised:
             session.fold()
         assert str(raised.value.__cause__) == "summary model is down"
+
+
+def says_it_is_down(asked: list[int]) -> str:
+    asked.append(1)
+    raise RuntimeError("summary model is down")
+
+
+def test_close_ends_the_retries_of_a_fold_and_a_later_memory_folds() -> None:
+    asked: list[int] = []
+    ahead = [0]
+
+    def clock() -> int:
+        return time.time_ns() // 1_000 + ahead[0]
+
+    store = MemoryStore(counter=COUNTER, clock=clock)
+    memory = Memory(
+        store, counter=COUNTER, budget=BUDGET, summarizer=lambda *_: says_it_is_down(asked), clock=clock,
+        fold="background", keep_turns=2, retries=1, backoff=20.0,
+    )  # fmt: skip
+    session = memory.session("x")
+    session.add(long_history(random.Random(1), tokens=2 * BUDGET.tokens))  # noqa: S311 (a run that can be repeated)
+    session.user("go on")
+    session.context()
+    memory.close()
+    assert asked == [1]
+    ahead[0] = 3_600_000_000  # after the pause that the failure left in the store
+    with Memory(
+        store, counter=COUNTER, budget=BUDGET, summarizer=lambda *_: "what was said", clock=clock
+    ) as later:
+        assert later.session("x").fold() is not None
+
+
+def test_an_awaited_close_ends_the_retries_of_a_fold() -> None:
+    asked: list[int] = []
+
+    async def run() -> None:
+        failed = asyncio.Event()
+
+        async def summarize(*_: object) -> str:
+            failed.set()
+            return says_it_is_down(asked)
+
+        memory = AsyncMemory(
+            MemoryStore(counter=COUNTER), counter=COUNTER, budget=BUDGET, summarizer=summarize,
+            fold="background", keep_turns=2, retries=1, backoff=20.0,
+        )  # fmt: skip
+        session = memory.session("x")
+        await session.add(long_history(random.Random(1), tokens=2 * BUDGET.tokens))  # noqa: S311 (a run that can be repeated)
+        await session.user("go on")
+        await session.context()
+        await asyncio.wait_for(failed.wait(), 60)
+        await memory.close()
+
+    asyncio.run(run())
+    assert asked == [1]

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from tests.rules.test_comparisons import english as invented_rule
+from tests.rules.test_comparisons import searches
 from tests.sizes import RULE_FLOODS
 from turnfold import Budget, Memory
 from turnfold.errors import BudgetTooSmall, InvalidOption, NotFound
@@ -692,3 +694,32 @@ def test_a_summary_has_the_new_value_and_no_question_without_its_answer() -> Non
         assert "九点" not in summary
         assert "八点" in summary
         assert "过敏吗" not in summary
+
+
+def searches_of_the_next_context(many: int) -> int:
+    """Return how many regular expressions a context searches if nothing changed since the one before."""
+    with Memory("sqlite://", model="gpt-4o", budget=Budget(max_tokens=4_000)) as memory:
+        session = memory.session("x")
+        for number in range(many):
+            session.user(invented_rule(number))
+            session.assistant("ok")
+        session.user("What next?")
+        session.context()
+        session.context()
+        return searches(session.context)
+
+
+def test_a_context_searches_no_rule_again_while_nothing_changes() -> None:
+    few, many = (searches_of_the_next_context(number) for number in (60, 240))
+    assert many <= few + 5
+
+
+def test_the_count_sees_a_summary_that_is_searched_for_every_rule(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def forgets(_: RuleLedger, rules: Sequence[StandingRule], summary: str) -> frozenset[str]:
+        words = memory_rules.SaidWords.of_summary(summary)
+        return words.found((rule.id, rule.text) for rule in rules)
+
+    monkeypatch.setattr(RuleLedger, "_in_summary", forgets)
+    assert searches_of_the_next_context(240) > 60

@@ -17,6 +17,7 @@ from turnfold.rules import (
     taken_back,
     update_ledger,
 )
+from turnfold.rules.active_rules import ActiveRules
 from turnfold.rules.standing_rule import RuleTrust
 
 ROOM = 100_000
@@ -220,6 +221,7 @@ def test_no_rule_is_lost_unless_a_later_sentence_shares_its_terms(texts: list[st
 def test_the_property_sees_a_ledger_that_ends_rules_at_will(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(ActiveRules, "near", lambda rules, *_, **__: rules.of_messages(range(9)))
     monkeypatch.setattr(ended_rules, "replaces", lambda *_: True)
     assert lost_without_evidence(["Never deploy on Fridays.", "I'm allergic to peanuts."]) == [
         "Never deploy on Fridays."

@@ -430,7 +430,7 @@ def test_nothing_but_the_methods_of_a_store_passes_the_meter(*, cached: bool) ->
     assert (metered.durable is not None) == cached
 
 
-PASSED = {"abilities", "blocking", "durable", "redaction", "session_values"}
+PASSED = {"abilities", "blocking", "content_digest", "durable", "redaction", "session_values"}
 
 
 def test_room_that_was_freed_is_noticed_before_a_request_is_refused(tmp_path: Path) -> None:

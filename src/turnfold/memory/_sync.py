@@ -675,7 +675,10 @@ class Memory:
         drive(self._awaiting.drain())
 
     def close(self, *, cancel: bool = False) -> None:
-        """Wait for running folds (compactions), or cancel them, and close the store. Closing twice is allowed."""
+        """Wait for running folds (compactions), or cancel them, and close the store. Closing twice is allowed.
+
+        A fold that failed is not tried again: a later memory folds what is left.
+        """
         drive(self._awaiting.close(cancel=cancel))
 
     def __enter__(self) -> Self:

@@ -686,7 +686,9 @@ class FoldManager:
             except SummaryFailed:
                 if attempt == self.policy.retries or runtime.stopping:
                     return
-                await runtime.pause(pause * 1.05 + 0.01)  # until just after the stored pause
+                # Until just after the stored pause. If the memory is closed, the next one folds.
+                if await runtime.pause(pause * 1.05 + 0.01):
+                    return
                 pause = min(pause * 2, _LONGEST_PAUSE)
             except Exception as error:  # folding is due again with the next call
                 kind = type(error).__name__

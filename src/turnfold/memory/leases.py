@@ -233,11 +233,10 @@ class RunLease:
                         "same message with the same client_id again later (an answer that was stored is returned, no "
                         "tool runs twice), or raise wait_seconds"
                     )
-                if runs.runtime.stopping:
+                if await runs.runtime.pause(min(pause, left)):
                     raise StoreUnavailable(
                         f"the memory was closed while a run waited for session {self._conversation!r}: run it again"
                     )
-                await runs.runtime.pause(min(pause, left))
                 pause = min(pause * 1.5, _LAST_LOOK)
         finally:
             with suppress(ValueError):

@@ -647,7 +647,10 @@ class AsyncMemory:
         await self._config.runtime.wait()
 
     async def close(self, *, cancel: bool = False) -> None:
-        """Wait for running folds (compactions), or cancel them, and close the store. Closing twice is allowed."""
+        """Wait for running folds (compactions), or cancel them, and close the store. Closing twice is allowed.
+
+        A fold that failed is not tried again: a later memory folds what is left.
+        """
         await self._config.runtime.finish(cancel=cancel)
         if self._owns:
             await self._config.store.close()

@@ -109,6 +109,20 @@ class _ChangedRules:
     """Id of a rule -> the rule that replaced it."""
 
 
+@dataclass(frozen=True, slots=True)
+class _ShownText:
+    """The text of the rules that the last context showed."""
+
+    key: tuple[object, ...]
+    """The rules and limits of which the text was made."""
+    text: str
+    left_out: tuple[int, ...]
+    """Seqs of the rules that the text has no room for."""
+    tokens: int
+    rules: Mapping[int, list[StandingRule]]
+    """Seq of an entry -> its rules in the text."""
+
+
 @dataclass(slots=True)
 class RuleLedger:
     """The rules of one conversation: extracts, stores, shows, adds and drops them."""
@@ -134,15 +148,9 @@ class RuleLedger:
         default=((), ()), init=False
     )
     """The rules that `_taken_back` last looked at, and those that the user has withdrawn."""
-    _texts: dict[
-        tuple[object, ...], tuple[str, tuple[int, ...], int, dict[int, list[StandingRule]]]
-    ] = field(
-        default_factory=dict[
-            tuple[object, ...], tuple[str, tuple[int, ...], int, dict[int, list[StandingRule]]]
-        ],
-        init=False,
-    )
-    """Cache by rules and limits: the text shown last, the rules left out of it, its tokens, the rules in it."""
+    _text: _ShownText | None = field(default=None, init=False)
+    _repeated: tuple[str, dict[str, bool]] = field(default=("", {}), init=False)
+    """The summary of the last context -> for the id of a rule, True if the summary repeats its words."""
     _shown: Mapping[int, list[StandingRule]] = field(
         default_factory=dict[int, list[StandingRule]], init=False
     )
@@ -183,15 +191,13 @@ class RuleLedger:
         in_window = tuple(
             rule
             for rule in self._note().rules
-            if rule.state == "active" and rule.seq >= window.anchor and rule not in hidden
+            if rule.state == "active" and rule.seq and rule.seq >= window.anchor
         )
-        said = SaidWords.of_summary(summary)
-        # A summary may repeat "yes, do that", but not beside what it answers.
-        own = (rule for rule in hidden if rule.seq and not rule.answers)
-        in_summary = said.found((rule.id, f"{rule.lead}{rule.text}") for rule in own)
+        in_summary = self._in_summary(hidden, summary)
         usual, limit, most = await self._limits(window, budget, tools, any_hidden=bool(hidden))
         key = (hidden, in_window, in_summary, limit, most, usual)
-        if key not in self._texts:
+        # Compared, not hashed: the rules are mostly the same objects as before.
+        if self._text is None or self._text.key != key:
             shown, others = shown_rules(
                 hidden,
                 limit_tokens=limit,
@@ -205,11 +211,25 @@ class RuleLedger:
             # By lines, whose counts are cached: a little more than the text as a whole.
             tokens = sum(self._count(line) + 1 for line in text.splitlines())
             left_out = tuple(rule.seq for rule in others)
-            self._texts = {key: (text, left_out, tokens, _by_entry(shown))}
-        text, self.left_out, tokens, self._shown = self._texts[key]
+            self._text = _ShownText(key, text, left_out, tokens, _by_entry(shown))
+        text, tokens = self._text.text, self._text.tokens
+        self.left_out, self._shown = self._text.left_out, self._text.rules
         self.extra = max(tokens - usual, 0) if most else 0
         self.beyond_share = max(tokens - budget.tokens // _FROM_DIALOGUE, 0)
         return text
+
+    def _in_summary(self, rules: Iterable[StandingRule], summary: str) -> frozenset[str]:
+        """Return the ids of the rules that a summary repeats word for word; it is searched once for each rule."""
+        if self._repeated[0] != summary:
+            self._repeated = (summary, {})
+        known = self._repeated[1]
+        # A summary may repeat "yes, do that", but not beside what it answers.
+        own = [rule for rule in rules if rule.seq and not rule.answers]
+        unknown = [(rule.id, f"{rule.lead}{rule.text}") for rule in own if rule.id not in known]
+        if unknown:
+            found = SaidWords.of_summary(summary).found(unknown)
+            known.update((key, key in found) for key, _ in unknown)
+        return frozenset(rule.id for rule in own if known[rule.id])
 
     async def _limits(
         self,
@@ -312,7 +332,7 @@ class RuleLedger:
 
     def forget_counts(self) -> None:
         """Drop the cached token counts of rules, because tokens are counted with another counter from now on."""
-        self._texts, self._tokens, self._tools = {}, {}, ((), 0)
+        self._text, self._tokens, self._tools = None, {}, ((), 0)
 
     async def active(self) -> list[StandingRule]:
         """Return the active rules, oldest first, after searching new entries for rules; stores nothing."""

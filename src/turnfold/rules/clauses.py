@@ -15,6 +15,9 @@ __all__ = (
     "LIGHT_WORDS",
     "LONGEST",
     "clauses_of",
+    "denies",
+    "key_of",
+    "keys_of",
     "nouns_of",
     "only_in_first",
     "share_words",
@@ -76,15 +79,25 @@ def clauses_of(text: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4096)
-def _keys(text: str) -> frozenset[str]:
+def denies(text: str) -> bool:
+    """Return True if a clause denies or forbids something."""
+    return DENIES.search(text) is not None
+
+
+def key_of(unit: str) -> str:
+    """Return the beginning of a word, which all its forms share; a Chinese character unchanged."""
+    return unit[:_STEM] if unit.isascii() else unit
+
+
+@lru_cache(maxsize=4096)
+def keys_of(text: str) -> frozenset[str]:
     """Return keys (beginnings of words, amounts) of a sentence; sentences about the same thing share some of them."""
-    words = {unit[:_STEM] if unit.isascii() else unit for unit in units_of(text)}
-    return frozenset(words) | frozenset(_AMOUNT_OR_SIZE.findall(text))
+    return frozenset(map(key_of, units_of(text))) | frozenset(_AMOUNT_OR_SIZE.findall(text))
 
 
 def share_words(first: str, second: str) -> bool:
     """Return True if two sentences have a word or an amount in common; otherwise they need not be compared."""
-    return not _keys(first).isdisjoint(_keys(second))
+    return not keys_of(first).isdisjoint(keys_of(second))
 
 
 def _alike(first: str, second: str) -> bool:

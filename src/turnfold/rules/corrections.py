@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from turnfold._lazy_loading import late_pattern
 from turnfold.rules.clauses import clauses_of
@@ -31,7 +32,7 @@ from turnfold.rules.subjects import (
 )
 from turnfold.rules.topics import facets, rule_terms
 
-__all__ = ("may_mean", "meant_rules")
+__all__ = ("RECENT_ENTRIES", "is_choice", "may_mean", "meant_rules")
 
 
 _HALF, _THIRD = 0.5, 0.33
@@ -40,7 +41,7 @@ second if the sentence also gives another value."""
 _SAME_CLASS = 0.2
 """Score of the match between a sentence that changes something without naming a subject ("make it Thursday"), and a
 rule with another value of the same class."""
-_RECENT_ENTRIES = 16
+RECENT_ENTRIES = 16
 """A sentence that changes something without naming it ("make it Thursday") can only change a rule from this many last
 log entries: some turns, with tool calls."""
 _RECENT_MESSAGES = 3
@@ -134,7 +135,7 @@ def _has_just_been_said(
 
 def _is_recent(rule: StandingRule, other: StandingRule, active: Sequence[StandingRule]) -> bool:
     between = {each.seq for each in active if other.said_at < each.seq < rule.said_at}
-    return rule.said_at - other.said_at <= _RECENT_ENTRIES and len(between) < _RECENT_MESSAGES
+    return rule.said_at - other.said_at <= RECENT_ENTRIES and len(between) < _RECENT_MESSAGES
 
 
 def _aimed(rule: StandingRule, other: StandingRule) -> float:
@@ -259,6 +260,12 @@ def _aimed_without_subject(
     if gone:
         return _SAME_CLASS if not gone.isdisjoint(other.value) else 0.0
     return _SAME_CLASS / 2 if contested - _NO_TOPIC else 0.0
+
+
+@lru_cache(maxsize=4096)
+def is_choice(text: str) -> bool:
+    """Return True if a sentence only names what is chosen: "let's go with Hill House"."""
+    return _CHOICE.match(text) is not None
 
 
 def _is_other_choice(rule: StandingRule, other: StandingRule) -> bool:

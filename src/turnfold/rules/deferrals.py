@@ -7,10 +7,11 @@ same action on the same thing: "looks good, push it now". A lasting prohibition 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from turnfold._lazy_loading import late_pattern
 
-__all__ = ("asks_for_action", "takes_up")
+__all__ = ("action_asked_for", "action_put_off", "asks_for_action", "takes_up")
 
 
 _PUT_OFF = late_pattern(
@@ -37,6 +38,20 @@ _SMALL_WORDS = frozenset(
 def asks_for_action(text: str) -> bool:
     """Return True if a sentence asks for an action that an earlier one may have put off."""
     return _ACTION.match(text) is not None
+
+
+@lru_cache(maxsize=512)
+def action_asked_for(text: str) -> str:
+    """Return the verb of the action that a sentence asks for, if an earlier one may have put it off; else ""."""
+    found = _ACTION.match(text)
+    return (found["verb"] or found["zh_verb"]).lower() if found else ""
+
+
+@lru_cache(maxsize=4096)
+def action_put_off(text: str) -> str:
+    """Return the verb of the action that a sentence puts off ("don't push yet"); "" if it puts off none."""
+    found = _PUT_OFF.search(text)
+    return (found["verb"] or found["zh_verb"]).lower() if found else ""
 
 
 def takes_up(later: str, earlier: str) -> bool:

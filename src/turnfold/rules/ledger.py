@@ -16,6 +16,7 @@ import msgspec
 
 from turnfold._lazy_loading import late_pattern
 from turnfold.rules.act_classifier import act_of, is_negative, is_weak_change, only_cancels
+from turnfold.rules.active_rules import ActiveRules
 from turnfold.rules.deferrals import takes_up
 from turnfold.rules.display import rank_rules
 from turnfold.rules.ended_rules import (
@@ -107,25 +108,30 @@ def update_ledger(
     reports: set[str] = set()
     new = [*new]
     judged = {rule.id for rule in new if rule.act != "done"}
+    active = ActiveRules(rule for rule in ledger.values() if rule.state == "active")
     for each in new:
         if each.id in ledger or each.id in reports:
             continue
-        active = [rule for rule in ledger.values() if rule.state == "active"]
         said = _said(each, ledger)
-        rule, found = _read(each, said, active, is_only_report=each.id not in judged)
+        near = active.near(each, said)
+        rule, found = _read(each, said, near, is_only_report=each.id not in judged)
         targets = [target for target in found if not _loses_fact(said, *target)]
         partly = [old.id for old, _ in found if has_other_fact(said, old.plain)]
         targets += _going_on(rule, targets, active)
+        linked = tuple(target.id for target, _ in targets)
+        if rule.act != "done" and (linked or rule.act != each.act):
+            heads = (target.continues for target, _ in targets)
+            near = active.near(rule, said, also=(*linked, *heads))
         for target, state in targets:
             ledger[target.id] = msgspec.structs.replace(target, state=state, ended=rule.said_at)
             ended[target.id] = None
+            active.remove(target)
         if rule.act == "done":
             # If the report closed a task, the same sentence is not added as a rule.
             reports.update([rule.id] if targets else [])
         else:
-            linked = tuple(target.id for target, _ in targets)
             partly = [each for each in partly if each not in linked]
-            doubtful = doubtful_rules(rule, said, active, (*linked, *partly))
+            doubtful = doubtful_rules(rule, said, near, (*linked, *partly))
             doubtful = (*partly, *doubtful)[:MOST_DOUBTFUL]
             taken_back = bool(targets) and rule.act != "permit" and only_cancels(rule.plain)
             ledger[rule.id] = msgspec.structs.replace(
@@ -134,6 +140,8 @@ def update_ledger(
                 state="dropped" if taken_back else "active", ended=rule.said_at if taken_back else 0,
             )  # fmt: skip
             added.append(rule.id)
+            if not taken_back:
+                active.add(ledger[rule.id])
     evicted = _evicted(list(ledger.values()), limit_tokens, count) if added else []
     for rule in evicted:
         del ledger[rule.id]
@@ -292,7 +300,7 @@ def _task_before(rule: StandingRule, ended: Sequence[StandingRule]) -> StandingR
 def _going_on(
     rule: StandingRule,
     ended: Sequence[tuple[StandingRule, RuleState]],
-    active: Sequence[StandingRule],
+    active: ActiveRules,
 ) -> list[tuple[StandingRule, RuleState]]:
     """Return the rules that only continue a rule that ends, such as "not in grey" after "the kettle in white".
 
@@ -301,7 +309,8 @@ def _going_on(
     state_of: dict[str, RuleState] = {rule.id: state for rule, state in ended}
     heads = {rule.id: rule for rule, _ in ended}
     going: list[tuple[StandingRule, RuleState]] = []
-    for each in sorted(active, key=lambda rule: rule.seq):
+    same_messages = active.of_messages({rule.seq for rule, _ in ended})
+    for each in sorted(same_messages, key=lambda rule: rule.seq):
         head = heads.get(each.continues) or _task_before(each, [*heads.values()])
         if head is None or each.id in heads:
             continue

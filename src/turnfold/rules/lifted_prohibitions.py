@@ -113,6 +113,7 @@ def _meant(clause: str) -> frozenset[str]:
     return units_of(_AFFIRMING_WORDS.sub(" ", CONDITION.sub(" ", clause)))
 
 
+@lru_cache(maxsize=4096)
 def what_is_forbidden(text: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return the units (words, characters) of the clause that forbids something, and of the forbidden thing."""
     for clause in clauses_of(text):

@@ -24,7 +24,7 @@ from turnfold.rules.clauses import (
 )
 from turnfold.rules.topics import rule_terms
 
-__all__ = ("exempts", "is_permission", "permits_what")
+__all__ = ("actions_and_times", "exempts", "is_permission", "permits_what")
 
 
 _PERMITS_EN = late_pattern(
@@ -136,6 +136,15 @@ def permits_what(later: str, earlier: str) -> bool:
     return bool(times) and any(
         _permits(clause) and not _content(_without_permitting(clause)) and not _actions(clause)
         for clause in clauses_of(later)
+    )
+
+
+@lru_cache(maxsize=4096)
+def actions_and_times(text: str) -> frozenset[str]:
+    """Return keys of the actions and the times that a text names; a permission shares one with what it permits."""
+    parts = (each for each in _times(text) if isinstance(each, int))
+    return frozenset(
+        (*(f"action {each}" for each in _actions(text)), *(f"time {each}" for each in parts))
     )
 
 

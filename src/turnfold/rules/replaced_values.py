@@ -25,7 +25,7 @@ __all__ = (
     "FAILS",
     "NO_NAME",
     "NUMBER",
-    "OTHER_MATTER",
+    "is_other_matter",
     "named_as_failing",
     "names_no_value",
     "takes_the_place",
@@ -74,7 +74,7 @@ NO_NAME = late_pattern(
     re.IGNORECASE,
 )
 """Matches a wish for another thing without its name: "find a cheaper one"."""
-OTHER_MATTER = late_pattern(
+_OTHER_MATTER = late_pattern(
     r"话题|改[天日]|换个?[人家法]?(?:想|问|说|衣|口)|[这那第][^,，。]{0,4}[段句页行章]|帮我|看看|查一?下|问一?下|\b(?:subject|topic|paragraph|sentence|explain|why|check)\b",
     re.IGNORECASE,
 )
@@ -89,7 +89,7 @@ def takes_the_place(later: str, earlier: str) -> bool:
 
     "The Ibis is full, we're staying at the Novotel"; 虹桥没直飞，从浦东走吧.
     """
-    if asks_something(later[:LONGEST]) or OTHER_MATTER.search(later[:LONGEST]):
+    if is_other_matter(later[:LONGEST]):
         return False
     clauses = clauses_of(later)
     for number, clause in enumerate(clauses[:-1]):
@@ -97,6 +97,17 @@ def takes_the_place(later: str, earlier: str) -> bool:
         if named and any(_gives_another(each, named, earlier) for each in clauses[number + 1 :]):
             return True
     return False
+
+
+@lru_cache(maxsize=512)
+def is_other_matter(text: str) -> bool:
+    """Return True if a sentence asks something, or says that it is about another thing."""
+    return asks_something(text) or _OTHER_MATTER.search(text) is not None
+
+
+@lru_cache(maxsize=4096)
+def _tokens_in_lower_case(text: str) -> tuple[str, ...]:
+    return tuple(found[0].lower() for found in _TOKEN.finditer(text))
 
 
 def _failing(clause: str, earlier: str) -> str:
@@ -108,10 +119,10 @@ def _failing(clause: str, earlier: str) -> str:
     if not FAILS.search(plain):
         return ""
     tokens = [*_TOKEN.finditer(plain)]
-    there = [found[0].lower() for found in _TOKEN.finditer(earlier)]
+    there = _tokens_in_lower_case(earlier)
     best = ""
     for length in range(1, min(len(tokens), 8) + 1):
-        run = [found[0].lower() for found in tokens[:length]]
+        run = tuple(found[0].lower() for found in tokens[:length])
         width = len(run)
         if any(there[at : at + width] == run for at in range(len(there) - width + 1)):
             best = plain[: tokens[length - 1].end()]

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 
 from turnfold._lazy_loading import late_pattern
 from turnfold.rules.clauses import (
-    DENIES,
     LIGHT_VERBS,
     LIGHT_WORDS,
     LONGEST,
     clauses_of,
+    denies,
     only_in_first,
     units_of,
 )
-from turnfold.rules.lifted_prohibitions import CONDITION, asks_something
-from turnfold.rules.replaced_values import FAILS, NO_NAME, OTHER_MATTER
+from turnfold.rules.lifted_prohibitions import CONDITION
+from turnfold.rules.replaced_values import FAILS, NO_NAME, is_other_matter
 
 __all__ = ("HAPPENED", "NEGATION", "STARTING", "restates")
 
@@ -60,13 +61,13 @@ def restates(later: str, earlier: str) -> bool:
     "Neighbour's away, leave the parcel in the shed", 组里投票了，测试用 unittest 写. Another value needs a reason
     beside it, or a time from which it holds: of some things there are several.
     """
-    if asks_something(later[:LONGEST]) or OTHER_MATTER.search(later[:LONGEST]):
+    if is_other_matter(later[:LONGEST]):
         return False
     told, clauses = clauses_of(earlier), clauses_of(later)
-    if len(told) != 1 or len(earlier) > LONGEST or CONDITION.search(later):
+    if len(told) != 1 or len(earlier) > LONGEST or _is_conditional(later):
         return False
     for number, clause in enumerate(clauses):
-        if _ADDS.search(clause) or NO_NAME.search(clause):
+        if _adds_or_names_nothing(clause):
             continue
         reasons = clauses[:number]
         if _opposes(clause, told[0]) or _gives_another_value(clause, told[0], reasons=reasons):
@@ -82,10 +83,34 @@ _COUNTED = late_pattern(
 )
 
 
+# A sentence is compared with many rules, so what depends on one text alone is found once.
+
+
+@lru_cache(maxsize=512)
+def _is_conditional(text: str) -> bool:
+    return CONDITION.search(text) is not None
+
+
+@lru_cache(maxsize=512)
+def _adds_or_names_nothing(clause: str) -> bool:
+    return bool(_ADDS.search(clause) or NO_NAME.search(clause))
+
+
+@lru_cache(maxsize=4096)
+def _is_negated(text: str) -> bool:
+    return NEGATION.search(text) is not None
+
+
+@lru_cache(maxsize=4096)
+def _words_in_frame(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the words of a clause without what opens and closes it: as they are, and in lower case."""
+    words = tuple(_FRAME_TOKEN.findall(_CLOSES.sub("", _OPENS.sub("", text))))
+    return words, tuple(word.lower() for word in words)
+
+
 def _opposes(clause: str, earlier: str) -> bool:
     """Return True if one of two clauses denies what the other says, and all their other words are the same."""
-    denied = [NEGATION.search(each) is not None for each in (clause, earlier)]
-    if denied[0] == denied[1]:
+    if _is_negated(clause) == _is_negated(earlier):
         return False
     mine, theirs = (
         units_of(NEGATION.sub(" ", _CLOSES.sub("", each))) for each in (clause, earlier)
@@ -96,12 +121,10 @@ def _opposes(clause: str, earlier: str) -> bool:
 
 def _gives_another_value(clause: str, earlier: str, *, reasons: Sequence[str]) -> bool:
     """Return True if two clauses differ in one value only, and words show that the earlier value ended."""
-    new, old = (
-        _FRAME_TOKEN.findall(_CLOSES.sub("", _OPENS.sub("", each))) for each in (clause, earlier)
-    )
-    if not new or not old or bool(DENIES.search(clause)) != bool(DENIES.search(earlier)):
+    (new, new_lower), (old, old_lower) = _words_in_frame(clause), _words_in_frame(earlier)
+    if not new or not old or denies(clause) != denies(earlier):
         return False
-    lower = [[word.lower() for word in each] for each in (new, old)]
+    lower = (new_lower, old_lower)
     shorter = min(map(len, lower))
     start = next((at for at in range(shorter) if lower[0][at] != lower[1][at]), shorter)
     left = range(1, shorter - start + 1)
@@ -113,10 +136,9 @@ def _gives_another_value(clause: str, earlier: str, *, reasons: Sequence[str]) -
     value, before = (gap.join(slot) for slot in slots)
     if any(map(str.isdigit, value)) != any(map(str.isdigit, before)):
         return False
-    if DENIES.search(clause) and not _COUNTED.search(value):
-        return (
-            False  # what is forbidden besides: "don't ship by rail", and "don't leave it outside"
-        )
+    # Two bans are of two things: "don't ship by rail", "don't leave it outside".
+    if denies(clause) and not _COUNTED.search(value):
+        return False
     # The subject is what a sentence begins with; an imperative verb is none.
     shared = lower[0][:start] if gap == "" or _is_subject(earlier) else lower[0][1:start]
     topic = units_of(gap.join([*shared, *lower[0][len(new) - end :]])) - LIGHT_VERBS - LIGHT_WORDS
@@ -131,7 +153,7 @@ def _names_another_for(clause: str, earlier: str, *, reason: str) -> bool:
 
     The clause has the word beside that value ("in bed one", 刷黄色), and names the same thing or nothing else.
     """
-    if not (FAILS.search(reason) or HAPPENED.search(reason)) or DENIES.search(clause):
+    if not (FAILS.search(reason) or HAPPENED.search(reason)) or denies(clause):
         return False
     words = [
         each

@@ -36,8 +36,10 @@ __all__ = (
     "adopts",
     "alters",
     "chooses_again",
+    "chosen_verb",
     "corrects",
     "drops",
+    "first_signs",
     "is_exception",
     "speaks_of_once",
     "takes_all_back",
@@ -179,8 +181,20 @@ def adopts(later: str, earlier: str) -> bool:
 
 def chooses_again(later: str, earlier: str) -> bool:
     """Return True if a sentence chooses anew with the verb that begins an earlier choice: 还是送家里吧, 送到公司."""
-    found = _CHOOSES.search(later[:LONGEST])
-    return found is not None and found["verb"] in LEADING.sub("", earlier)[:2]
+    verb = chosen_verb(later)
+    return bool(verb) and verb in first_signs(earlier)
+
+
+def chosen_verb(text: str) -> str:
+    """Return the verb with which a Chinese sentence chooses anew (送 of 还是送家里吧); "" if it does not."""
+    found = _CHOOSES.search(text[:LONGEST])
+    return found["verb"] if found else ""
+
+
+@lru_cache(maxsize=4096)
+def first_signs(text: str) -> str:
+    """Return the first two characters of a sentence, among which the verb of a choice is: 送到公司."""
+    return LEADING.sub("", text)[:2]
 
 
 def touches_a_part(later: str, earlier: str) -> bool:

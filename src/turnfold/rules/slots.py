@@ -25,7 +25,7 @@ from turnfold.rules.clauses import (
 from turnfold.rules.subjects import without_frame
 from turnfold.rules.topics import class_values
 
-__all__ = ("Fills", "fills_again", "may_fill")
+__all__ = ("Fills", "fills_again", "may_fill", "slots_filled", "slots_of")
 
 Fills = Literal["surely", "perhaps", ""]
 
@@ -144,6 +144,23 @@ def may_fill(text: str) -> bool:
     if len(text) > LONGEST or _ASKS.search(text):
         return False
     return _REBOOKS.search(text) is not None or bool(_SWITCHES.search(text) and _slots(text))
+
+
+@lru_cache(maxsize=4096)
+def slots_of(text: str) -> frozenset[str]:
+    """Return the names of the slots of which a text gives a value that a later sentence can replace."""
+    return frozenset(_slots(text)) | ({"total"} if _TOTAL.search(text) else frozenset[str]())
+
+
+@lru_cache(maxsize=512)
+def slots_filled(text: str) -> frozenset[str]:
+    """Return the names of the slots of which a sentence may give another value; see `fills_again`."""
+    if _ASKS.search(text) or len(text) > LONGEST:
+        return frozenset()
+    clauses = clauses_of(text)
+    found = {name for clause in clauses for name in _slots(clause) if name != "ticket"}
+    found |= {"ticket"} if _REBOOKS.search(text) else set[str]()
+    return frozenset(found | ({"total"} if any(map(_HAS.search, clauses)) else set[str]()))
 
 
 def fills_again(later: str, earlier: str) -> Fills:

@@ -23,6 +23,7 @@ __all__ = (
     "actors_in",
     "begins_alike",
     "common_terms",
+    "first_sign",
     "is_fragment",
     "is_wish_of_others",
     "named_things",
@@ -283,6 +284,12 @@ def _before_value(found: re.Match[str]) -> str:
     """Return the words that name the topic before a value: "call the cat" of "call the cat Tofu"."""
     before = found[0][: found.start("new") - found.start()]
     return before if before.isascii() else " "
+
+
+@lru_cache(maxsize=4096)
+def first_sign(text: str) -> str:
+    """Return the first character of the words with which a Chinese sentence frames its value; see `same_frame`."""
+    return "" if text.isascii() else _FRAME_BEGIN.sub("", text.strip())[:1]
 
 
 def same_frame(text: str, other: str) -> bool:

@@ -24,6 +24,7 @@ __all__ = (
     "is_still_open",
     "may_report",
     "names_another",
+    "with_verb_of_call",
 )
 
 
@@ -237,8 +238,13 @@ def names_another(report: str, task: str) -> bool:
     return bool(own and missing)
 
 
+def with_verb_of_call(text: str) -> str:
+    """Return a text with "called" in place of "got off the phone with"."""
+    return _ON_THE_PHONE.sub("called ", text)
+
+
 def _without_subject(clause: str) -> str:
-    clause = _SUBJECT.sub("", _ON_THE_PHONE.sub("called ", clause))
+    clause = _SUBJECT.sub("", with_verb_of_call(clause))
     return re.sub(
         r"\b(?:off|out|up|back|today|himself|herself|themselves|picked|dropped|handed|got|received|arrived|here|done|finished|finally|final|merged|written|complete[d]?|ready|sorted|sent|paid|bought|booked|made|good)\b",
         " ",

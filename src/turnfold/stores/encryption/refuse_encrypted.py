@@ -127,6 +127,9 @@ class _KeylessStore:
         """Append for the first time in this process; to a conversation that is not known only if it is empty."""
         await self._check_write(scope, conversation)
         empty = expect is None and (scope.tenant, conversation) not in self._plain
+        if empty and (await self._inner.head(scope, conversation)).seq:
+            empty = False
+            await self.read(scope, conversation, limit=1)  # raises `WrongKey` if it is encrypted
         try:
             done = await self._inner.append(
                 scope, conversation, entries, expect=0 if empty else expect
@@ -134,7 +137,7 @@ class _KeylessStore:
         except Conflict:
             if not empty:
                 raise
-            await self.read(scope, conversation, limit=1)  # raises `WrongKey` if it is encrypted
+            await self.read(scope, conversation, limit=1)
             done = await self._inner.append(scope, conversation, entries, expect=expect)
         if await self._is_late(scope, conversation):
             for seq, entry in enumerate(entries if not done.repeated else (), done.first):

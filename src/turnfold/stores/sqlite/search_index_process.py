@@ -65,9 +65,8 @@ class IndexProcess:
                 self._end()
                 self._failed = isinstance(error, OSError)
                 _log.warning(
-                    "the search index process failed (%s: %s); texts are indexed without it",
+                    "the search index process failed (%s); texts are indexed without it",
                     type(error).__name__,
-                    error,
                     extra={"event": "index_process"},
                 )
                 return None
