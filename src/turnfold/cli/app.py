@@ -16,7 +16,6 @@ import typer
 import turnfold
 from turnfold.cli.chinese_labels import problem_label, translated
 from turnfold.cli.command_group import TranslatedGroup
-from turnfold.cli.demo.texts import is_language, language_of
 from turnfold.cli.exit_codes import report_errors
 from turnfold.cli.mcp import mcp
 from turnfold.cli.proxy import proxy
@@ -24,6 +23,7 @@ from turnfold.cli.serve import serve, tokens, ui
 from turnfold.cli.typer_commands import add_commands
 from turnfold.cli.typer_commands.options import StoreOption, TenantOption
 from turnfold.errors import InvalidOption
+from turnfold.text import is_language, language_of
 
 if TYPE_CHECKING:
     from turnfold.cli.lint import Linted

@@ -13,8 +13,8 @@ from functools import cache
 from typing import Final
 
 from turnfold.cli.chinese_messages import FAULTS, MESSAGES, PROBLEMS
-from turnfold.cli.demo.texts import language_of
 from turnfold.inspect import translate_reason
+from turnfold.text import language_of
 
 __all__ = (
     "CHINESE",
