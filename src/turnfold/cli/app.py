@@ -252,6 +252,9 @@ def _say_once(once: str | None, options: ChatOptions, *, as_json: bool) -> None:
         return
     turn = json.loads(text)
     typer.echo(_answer_text(turn))
+    if turn["model"] is None and (options.session is None or not turn["answer"]):
+        told = "no model is set, so this shows earlier messages that match; --model NAME answers"
+        typer.echo(translated(told), err=True)
     if options.session is None:
         again = f"turnfold chat {turn['session']}"
         typer.echo(translated(f"to continue: {again}"), err=True)

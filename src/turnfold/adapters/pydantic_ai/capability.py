@@ -336,7 +336,10 @@ _INSTRUCTIONS = (
     "Earlier parts of this conversation may be summarised or left out. Nothing is lost: call recall_context to see "
     "them word for word before you guess or fetch again."
 )
-_INSTRUCTIONS_ZH = "这段对话较早的部分可能已写成摘要或省略。内容没有丢失：在猜测或重新获取之前，先调用 recall_context 查看原文。"
+_INSTRUCTIONS_ZH = (
+    "这段对话较早的部分可能已写成摘要或省略。内容没有丢失："
+    "在猜测或重新获取之前，先调用 recall_context 查看原文。"
+)
 _FIRST_ENTRIES = 5
 """Number of log entries among which the first user message is looked for."""
 
@@ -368,8 +371,8 @@ def turnfold_capability(
     With a session, all runs use its conversation; with a memory, each run uses the conversation with its
     `conversation_id`. With `recall`, folded (compacted) content that matches the user's words is shown again, and the
     model gets the tool `recall_context`, whose answers have at most `recall_tokens`. `instructions` tell the model
-    about the tool (None: a short default, in Chinese if the first user message is Chinese; empty: nothing). `findings` are the rules by which tool results are
-    remembered, or an `AgentMemory`.
+    about the tool (None: a short default, in Chinese if the first user message is Chinese; empty: nothing). `findings`
+    are the rules by which tool results are remembered, or an `AgentMemory`.
     """
     return TurnfoldCapability(
         memory,
