@@ -147,5 +147,12 @@ _HOMES = {
     "turnfold.tokens": "shutdown_token_executor",
 }
 
+_LANGCHAIN = "use turnfold.adapters.langchain"
+_ADVICE = {
+    **dict.fromkeys(("OpenAI", "AsyncOpenAI", "ChatOpenAI"), "use turnfold.OpenAIChat"),
+    **dict.fromkeys(("langchain", "langgraph"), _LANGCHAIN),
+}
+"""What to use in place of names that other libraries have, by name."""
+
 if not TYPE_CHECKING:  # hidden from type checkers, so that they report a misspelt name
-    __getattr__, __dir__ = late_names(__name__, _HOMES)
+    __getattr__, __dir__ = late_names(__name__, _HOMES, _ADVICE)

@@ -8,7 +8,7 @@ from functools import wraps
 from types import FunctionType
 from typing import Any, Final, ParamSpec, TypeVar
 
-__all__ = ("MEMORY_ADVICE", "SESSION_ADVICE", "hinted", "hinted_methods")
+__all__ = ("MEMORY_ADVICE", "SESSION_ADVICE", "hinted", "hinted_methods", "hinted_names")
 
 
 _Arguments = ParamSpec("_Arguments")
@@ -35,7 +35,7 @@ SESSION_ADVICE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("add_ai_message", "add_assistant_message"), 'use assistant("...")'),
     **dict.fromkeys(("messages", "get_messages", "get_items", "get", "get_all"), _READ),
     **dict.fromkeys(("load_memory_variables", "buffer", "get_history"), _READ),
-    **dict.fromkeys(("clear_session", "reset"), _DELETE),
+    **dict.fromkeys(("clear_session", "clear_history", "reset"), _DELETE),
     **dict.fromkeys(("summarize", "compact", "compress"), "use fold()"),
     **dict.fromkeys(
         ("invoke", "run", "chat", "complete"),
@@ -62,7 +62,9 @@ MEMORY_ADVICE: Final[Mapping[str, str]] = {
     ),
     **dict.fromkeys(("get_all", "get"), f"{_SESSIONS}; session.history() has what was said"),
     **dict.fromkeys(("create_session", "get_session", "new_session", "sessions"), _SESSIONS),
-    **dict.fromkeys(("delete_all", "delete_session", "reset", "clear", "erase"), _DELETE_ALL),
+    **dict.fromkeys(
+        ("delete_all", "delete_user", "delete_session", "reset", "clear", "erase"), _DELETE_ALL
+    ),
     **{
         name: f'use memory.session("user-42").{name}(...)'
         for name in (
@@ -146,6 +148,25 @@ def hinted_methods(advice: Mapping[str, str]) -> Callable[[_Class], _Class]:
         for name, method in list(vars(kind).items()):
             if isinstance(method, FunctionType) and not name.startswith("_"):
                 setattr(kind, name, _with_hints(f"{kind.__name__}.{name}", method, advice))
+        return kind
+
+    return decorate
+
+
+def hinted_names(advice: Mapping[str, str], *, items: str) -> Callable[[_Class], _Class]:
+    """Decorate a class: the errors for names of other libraries, and for `value["key"]`, name the right call.
+
+    `advice` has the right calls by name; `items` is what to use in place of a key.
+    """
+
+    def decorate(kind: _Class) -> _Class:
+        def refuse(holder: object, key: object) -> object:
+            del holder, key
+            raise TypeError(f"{kind.__name__!r} object is not subscriptable: {items}")
+
+        type.__setattr__(kind, "__getattr__", _attribute_hint(kind.__name__, advice))
+        type.__setattr__(kind, "__getitem__", refuse)
+        type.__setattr__(kind, "__iter__", None)  # or Python would ask for the items 0, 1, 2
         return kind
 
     return decorate

@@ -16,9 +16,11 @@ __all__ = (
 
 
 def late_names(
-    package: str, homes: Mapping[str, str]
+    package: str, homes: Mapping[str, str], advice: Mapping[str, str] | None = None
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` for a package; `homes` maps modules to the names they define.
+
+    `advice` has what to use in place of names of other libraries, by name.
 
     Subpackages are attributes too: `import turnfold; turnfold.wire.anthropic` works without another import.
     """
@@ -31,6 +33,9 @@ def late_names(
             value: object = getattr(import_module(home), name)
         elif not name.startswith("_") and _is_module(f"{package}.{name}"):
             return import_module(f"{package}.{name}")  # also sets the attribute of the package
+        elif advice and name in advice:
+            # Python would replace the text of an AttributeError.
+            raise ImportError(f"cannot import name {name!r} from {package}: {advice[name]}")
         else:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         setattr(module, name, value)

@@ -276,6 +276,30 @@ def test_a_capability_that_rewrites_the_request_is_refused_not_overruled() -> No
     with_memory(work)
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (("北京三天怎么安排？", "And in English?"), "这段对话较早的部分"),
+        (("Three days in Beijing?", "用中文说一遍"), "Earlier parts of this conversation"),
+    ],
+)
+def test_the_default_instructions_are_in_the_language_of_the_first_user_message(
+    said: tuple[str, str], told: str
+) -> None:
+    async def work(memory: AsyncMemory) -> None:
+        session = memory.session("s")
+        watched = Watched(answering("Yes."))
+        agent = Agent(watched.model, capabilities=[turnfold_capability(session)])
+        first = await agent.run(said[0])
+        await agent.run(said[1])
+        await agent.run(said[1], message_history=first.all_messages())
+        sent = [info.instructions or "" for _, info in watched.prompts]
+        assert sent[0].startswith(told)
+        assert sent == sent[:1] * 3  # the same text in each run, for the provider's prompt cache
+
+    with_memory(work)
+
+
 def test_instructions_too_long_for_their_share_are_sent_shortened() -> None:
     async def work(memory: AsyncMemory) -> None:
         session = memory.session("s")

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from turnfold.cli.demo.charts import Bar, BarPart, Legend, share_cells
-from turnfold.cli.demo.texts import TEXTS, language_of
+from turnfold.cli.demo.texts import TEXTS
+from turnfold.text import language_of
 
 AMOUNTS = st.lists(st.integers(0, 10_000), min_size=1, max_size=9)
 

@@ -559,3 +559,26 @@ def test_markdown_on_the_standard_output_is_no_json(store: str, tmp_path: Path) 
     assert "--json prints JSON only" in refused.stderr
     done = invoke_json([*export, "-o", str(tmp_path / "short.md")])
     assert done["format"] == "markdown"
+
+
+def test_a_moved_session_keeps_its_token_counter(tmp_path: Path) -> None:
+    source = f"sqlite:///{tmp_path / 'source.db'}"
+    with Memory(source, model="gpt-4o", budget=Budget(max_tokens=2_000)) as memory:
+        session = memory.session("notes")
+        session.user("The spare key hangs in the shed. 备用钥匙挂在棚子里。")
+        session.context()
+        head = drive(memory.store.head(memory.scope, "notes"))
+    file = tmp_path / "notes.jsonl"
+    invoke(["export", "notes", "--output", str(file), "--store", source])
+    packed = tmp_path / "notes.jsonl.gz"
+    packed.write_bytes(gzip.compress(file.read_bytes()))
+    for number, moved in enumerate((file, packed)):
+        target = f"sqlite:///{tmp_path / f'target{number}.db'}"
+        told = invoke(["import", str(moved), "--store", target]).stdout
+        assert "tokens are counted with o200k_base+openai+openai-tiles" in told
+        with Memory(target) as memory:
+            arrived = drive(memory.store.head(memory.scope, "notes"))
+        assert (arrived.counter, arrived.tokens) == (head.counter, head.tokens)
+    named = f"sqlite:///{tmp_path / 'named.db'}"
+    told = invoke(["import", str(file), "--store", named, "--model", "gpt-4"]).stdout
+    assert "tokens are counted with cl100k_base" in told  # what --model names comes first

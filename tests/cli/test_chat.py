@@ -68,6 +68,28 @@ def test_without_a_model_a_session_keeps_its_token_counter(
 
 
 @pytest.mark.parametrize(
+    ("language", "told"),
+    [
+        ("en", "no model is set, so this shows earlier messages that match; --model NAME answers"),
+        ("zh", "没有设置模型，这里显示的是匹配的旧消息；要得到回答，请用 --model 名称"),
+    ],
+)
+def test_one_note_without_a_model_says_what_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, language: str, told: str
+) -> None:
+    monkeypatch.delenv("TURNFOLD_MODEL", raising=False)
+    monkeypatch.setenv("TURNFOLD_LANG", language)
+    at = ["chat", "--store", address(tmp_path), "--once"]
+    assert told in RUN.invoke(app, [*at, "the gate code is 4471"]).stderr
+    again = RUN.invoke(app, [*at, "gate code", "--session", "@last"])
+    assert "4471" in again.stdout
+    assert told not in again.stderr
+    missed = RUN.invoke(app, [*at, "umbrella", "--session", "@last"])
+    assert told in missed.stderr
+    assert told not in RUN.invoke(app, [*at, "gate code", "--json"]).output
+
+
+@pytest.mark.parametrize(
     ("language", "text"), [("en", "(no matching earlier message; stored)"), ("zh", "已保存")]
 )
 def test_one_note_is_acknowledged(
@@ -412,7 +434,7 @@ def test_in_a_terminal_lines_are_edited_and_brought_back(tmp_path: Path) -> None
 def test_a_chat_takes_the_session_as_an_argument_and_names_a_new_one(tmp_path: Path) -> None:
     store = ["--store", address(tmp_path)]
     first = RUN.invoke(app, ["chat", *store, "--once", "the spare key is at the desk"])
-    name = first.stderr.removeprefix("to continue: turnfold chat ").strip()
+    name = first.stderr.splitlines()[-1].removeprefix("to continue: turnfold chat ").strip()
     again = RUN.invoke(app, ["chat", name, *store, "--once", "where is the spare key?"])
     assert "the spare key is at the desk" in again.stdout
     assert again.stderr == ""

@@ -24,11 +24,11 @@ from turnfold.cli.chinese_help import COMMANDS, ERRORS, OPTIONS
 from turnfold.cli.chinese_labels import problem_label, translated
 from turnfold.cli.chinese_library_errors import LIBRARY_ERRORS
 from turnfold.cli.chinese_messages import FAULTS, MESSAGES, PROBLEMS
-from turnfold.cli.demo.texts import language_of
 from turnfold.cli.exit_codes import error_text
 from turnfold.errors import NotFound
 from turnfold.models.failures import Failure, error_of
 from turnfold.service import BodyMemory, Limits, check_framing
+from turnfold.text import language_of
 
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
 SENTENCE = re.compile(r"\b[A-Z]?[a-z]+(?: [a-z]+){3,}")

@@ -17,6 +17,7 @@ from turnfold import Budget, Memory
 from turnfold.budget import Shares
 from turnfold.cli import top as top_screen
 from turnfold.cli.chinese_labels import CHINESE
+from turnfold.inspect import translate_reason
 from turnfold.records import Usage
 from turnfold.rules import RuleKind, RuleState
 from turnfold.runtime import drive
@@ -194,13 +195,14 @@ def test_rules_are_those_of_the_session(tmp_path: Path) -> None:
     shown = invoke_json(["rules", "ruled", "--store", store])
     assert [row["text"] for row in shown["rules"]] == [*said, added.text]
     assert [row["seq"] for row in shown["rules"]] == [1, 3, 0]
-    assert list(shown["rules"][2]) == ["id", "kind", "seq", "text", "answers"]
+    assert list(shown["rules"][2]) == ["id", "kind", "seq", "text", "answers", "may_replace"]
     assert shown["rules"][2] == {
         "id": added.id,
         "kind": "preference",
         "seq": 0,
         "text": added.text,
         "answers": "",
+        "may_replace": [],
     }
     drawn = invoke(["rules", "ruled", "--store", store]).stdout
     assert ESCAPE not in drawn
@@ -752,12 +754,73 @@ def test_an_erased_session_is_told_from_an_empty_one(tmp_path: Path) -> None:
     assert f"session '{SHORT}' was deleted" in done.stderr
 
 
+def test_a_rule_says_which_one_it_may_replace(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'rules.db'}"
+    with Memory(store) as memory:
+        session = memory.session("s")
+        session.user("别动配置文件。")
+        session.assistant("好的。")
+        session.user("这次改配置文件也行。")
+        older, newer = session.rules()
+    assert newer.may_replace == (older.id,)
+    assert invoke_json(["rules", "s", "--store", store])["rules"][1]["may_replace"] == [older.id]
+    drawn = invoke(["rules", "s", "--store", store], width=160).stdout
+    assert f"这次改配置文件也行。 (may replace {older.id})" in drawn
+    drawn = invoke(["rules", "s", "--store", store], width=160, TURNFOLD_LANG="zh").stdout
+    assert f"这次改配置文件也行。（可能取代 {older.id}）" in drawn
+
+
+def test_search_results_show_no_bare_score(tmp_path: Path) -> None:
+    at = ["--store", seed(tmp_path)]
+    found = invoke_json(["search", "raining", *at])["found"]
+    assert found[0]["score"] > 0
+    heads = [line for line in invoke(["search", "raining", *at]).stdout.splitlines() if "#" in line]
+    assert heads
+    assert all(line.endswith("UTC") for line in heads)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("list", "sessions"), ("ls", "sessions"), ("history", "show")]
+)
+def test_names_of_other_tools_suggest_the_command(typed: str, meant: str) -> None:
+    refused = invoke([typed])
+    assert refused.exit_code == 2
+    assert f"Did you mean '{meant}'?" in " ".join(refused.stderr.split())
+    assert f"是不是 '{meant}'？" in invoke([typed], TURNFOLD_LANG="zh").stderr
+
+
+def test_reasons_for_shortened_sections_are_translated() -> None:
+    assert reasons_in_chinese("summary of 423 tokens shortened to 271") == (
+        "摘要由 423 token 缩短到 271"
+    )
+    assert reasons_in_chinese("system message of 1,423 tokens shortened to 271") == (
+        "系统消息由 1,423 token 缩短到 271"
+    )
+    assert reasons_in_chinese("tail: rules of 90 tokens left out") == (
+        "尾部：省略了 90 token 的规则"
+    )
+
+
+def reasons_in_chinese(reason: str) -> str:
+    return translate_reason(reason, "zh")
+
+
 def test_rules_are_added_and_dropped(tmp_path: Path) -> None:
     at = ["--store", seed(tmp_path)]
-    invoke(["rules", SHORT, "--add", "Answer in metric units.", *at])
-    [added] = invoke_json(["rules", SHORT, *at])["rules"]
+    invoke(["rules", SHORT, "--add", "Be kind.", *at])
+    said = invoke(["rules", SHORT, "--add", "Answer in metric units.", *at]).stdout
+    kind, added = invoke_json(["rules", SHORT, *at])["rules"]
     assert (added["text"], added["seq"]) == ("Answer in metric units.", 0)
-    assert invoke(["rules", SHORT, "--drop", added["id"], *at]).exit_code == 0
+    assert said == f"added: Answer in metric units. (rule, {added['id']})\n"
+    dropped = invoke(["rules", SHORT, "--drop", added["id"], *at])
+    assert dropped.exit_code == 0
+    assert dropped.stdout == f"dropped: Answer in metric units. (rule, {added['id']})\n"
+    chinese = invoke(["rules", SHORT, "--drop", kind["id"], *at], TURNFOLD_LANG="zh").stdout
+    assert chinese == f"已弃用：Be kind.（规则，{kind['id']}）\n"
+    chinese = invoke(["rules", SHORT, "--add", "说中文", *at], TURNFOLD_LANG="zh").stdout
+    assert chinese.startswith("已添加：说中文（")
+    [last] = invoke_json(["rules", SHORT, *at])["rules"]
+    invoke(["rules", SHORT, "--drop", last["id"], *at])
     assert invoke_json(["rules", SHORT, *at])["rules"] == []
     missing = invoke(["rules", SHORT, "--drop", "77", *at])
     assert missing.exit_code == 3

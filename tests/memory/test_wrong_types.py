@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +12,8 @@ from typing import Any, cast
 
 import pytest
 
-from turnfold import Agent, AsyncMemory, Budget, Memory, system, user, wire
+import turnfold
+from turnfold import Agent, AsyncMemory, Budget, Memory, Message, system, user, wire
 from turnfold._argument_hints import MEMORY_ADVICE, SESSION_ADVICE, hinted, hinted_methods
 from turnfold.agent import as_tool
 from turnfold.errors import InvalidOption, InvalidRecord, TurnfoldError, UnknownModel
@@ -251,6 +254,7 @@ def test_an_argument_that_does_not_exist(case: str) -> None:
         ("get_items", "history() has what was said"),
         ("pop_item", "use erase(seq)"),
         ("clear_session", "use clear()"),
+        ("clear_history", "use clear()"),
         ("save_context", 'use user("...") and assistant("...")'),
         ("load_memory_variables", "context().messages what a model is sent"),
         ("add_user_message", 'use user("...")'),
@@ -281,6 +285,7 @@ def test_a_method_of_other_libraries_is_answered(name: str, right: str) -> None:
         ("get_messages", 'use memory.session("user-42").history()'),
         ("get_all", "memory.conversations() lists what is stored"),
         ("create_session", 'memory.session("user-42") needs no creating'),
+        ("delete_user", 'erase_user("user-42") for everything of a user'),
         ("delete_all", 'erase_user("user-42") for everything of a user'),
     ],
 )
@@ -293,6 +298,61 @@ def test_a_method_that_belongs_to_a_session_or_to_other_libraries_is_answered(
                 getattr(each, name)
             assert right in str(caught.value)
             assert not hasattr(each, "other")
+
+
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [
+        ("to_openai", "model_dump() for message in context.messages"),
+        ("to_messages", "use .messages"),
+        ("to_anthropic", "turnfold.wire.anthropic"),
+    ],
+)
+def test_a_context_answers_for_methods_of_other_libraries(name: str, right: str) -> None:
+    with Memory("sqlite://") as memory:
+        session = memory.session("a")
+        session.user("Hello")
+        context = session.context()
+        with pytest.raises(AttributeError, match=f"has no attribute '{name}': ") as caught:
+            getattr(context, name)
+        assert right in str(caught.value)
+        with pytest.raises(
+            TypeError, match=r"'Context' object is not subscriptable: use \.messages"
+        ):
+            context["messages"]  # type: ignore[index]
+        assert not hasattr(context, "other")
+
+
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [("to_dict", "use model_dump()"), ("dict", "use model_dump()"), ("tool_calls", "use .calls")],
+)
+def test_a_message_answers_for_methods_of_other_libraries(name: str, right: str) -> None:
+    message = user("Hello")
+    with pytest.raises(AttributeError, match=f"has no attribute '{name}': ") as caught:
+        getattr(message, name)
+    assert right in str(caught.value)
+    with pytest.raises(TypeError, match=r"'Message' object is not subscriptable: use \.content"):
+        message["content"]  # type: ignore[index]
+    with pytest.raises(TypeError, match="not iterable"):
+        iter(message)  # type: ignore[call-overload]
+    assert not hasattr(message, "other")
+    assert copy.deepcopy(message) == message == pickle.loads(pickle.dumps(message))  # noqa: S301 (made here)
+
+
+@pytest.mark.parametrize("name", ["OpenAI", "ChatOpenAI"])
+def test_a_client_class_of_another_library_names_the_one_here(name: str) -> None:
+    with pytest.raises(ImportError, match=r"use turnfold\.OpenAIChat"):
+        getattr(turnfold, name)
+    with pytest.raises(ImportError, match=r"from turnfold: use turnfold\.adapters\.langchain"):
+        from turnfold import langgraph  # type: ignore[attr-defined]  # noqa: F401
+
+
+@pytest.mark.parametrize(("role", "right"), [("human", "user"), ("ai", "assistant")])
+def test_a_role_of_another_library_names_the_one_here(role: str, right: str) -> None:
+    told = f"unknown role '{role}'. Use one of assistant, system, tool, user: use {right} for it"
+    with pytest.raises(InvalidRecord, match=re.escape(told)):
+        Message(role, "Hello")
 
 
 def test_every_call_that_an_answer_names_is_there() -> None:

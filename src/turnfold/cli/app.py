@@ -15,7 +15,6 @@ import typer
 
 import turnfold
 from turnfold.cli.chinese_labels import problem_label, translated
-from turnfold.cli.demo.texts import is_language, language_of
 from turnfold.cli.exit_codes import report_errors
 from turnfold.cli.mcp import mcp
 from turnfold.cli.proxy import proxy
@@ -24,6 +23,7 @@ from turnfold.cli.translated_group import TranslatedGroup
 from turnfold.cli.typer_commands import add_commands
 from turnfold.cli.typer_commands.options import StoreOption, TenantOption
 from turnfold.errors import InvalidOption
+from turnfold.text import is_language, language_of
 
 if TYPE_CHECKING:
     from turnfold.cli.lint import Linted
@@ -252,6 +252,9 @@ def _say_once(once: str | None, options: ChatOptions, *, as_json: bool) -> None:
         return
     turn = json.loads(text)
     typer.echo(_answer_text(turn))
+    if turn["model"] is None and (options.session is None or not turn["answer"]):
+        told = "no model is set, so this shows earlier messages that match; --model NAME answers"
+        typer.echo(translated(told), err=True)
     if options.session is None:
         again = f"turnfold chat {turn['session']}"
         typer.echo(translated(f"to continue: {again}"), err=True)

@@ -13,8 +13,8 @@ from functools import cache
 from typing import Final
 
 from turnfold.cli.chinese_messages import FAULTS, MESSAGES, PROBLEMS
-from turnfold.cli.demo.texts import language_of
 from turnfold.inspect import translate_reason
+from turnfold.text import language_of
 
 __all__ = (
     "CHINESE",
@@ -92,6 +92,9 @@ _WORDS: Final[Mapping[str, str]] = {
     "done": "完成",
     "ended": "结束于",
     "ended by": "结束它的记录",
+    "may replace": "可能取代",
+    "rule added": "已添加",
+    "rule dropped": "已弃用",
     "ended rules": "已结束的规则",
     "entries": "记录",
     "entry": "记录",
@@ -137,7 +140,7 @@ _WORDS: Final[Mapping[str, str]] = {
     "rule": "规则",
     "rules": "规则",
     "stale": "过时",
-    "section": "部分",
+    "section": "区段",
     "sections": "各部分",
     "sent": "已发送",
     "seq": "序号",
@@ -276,7 +279,7 @@ _SENTENCES: Final = (
     ),
     (
         "checkpoint {id}: up to entry {upto:,}, fidelity {fidelity:.0%} of what this fold read, trust {trust}",
-        "检查点 {id}：到第 {upto:,} 条记录，对本次折叠所读内容的保真度 {fidelity:.0%}，来源 {trust}",
+        "检查点 {id}：到第 {upto:,} 条记录，对本次折叠所读内容的保真度 {fidelity:.0%}，最不可信的内容来自：{trust}",
     ),
     (
         "fidelity {fidelity:.0%} of all entries it covers; recall finds the rest",
@@ -296,7 +299,7 @@ _SENTENCES: Final = (
     ),
     (
         "trust: the least trusted author of what was folded",
-        "来源：被折叠内容中最不可信的作者",
+        "来自：被折叠内容的作者中最不可信的一位",
     ),
     (
         (

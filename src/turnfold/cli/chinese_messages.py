@@ -173,6 +173,9 @@ PROBLEMS: Final[Mapping[str, str]] = {
     "row {number} of {table}: {problem}": "{table} 第 {number} 行：{problem}",
     "it has neither messages nor conversations": "里面既没有消息，也没有会话",
     "not JSON: {error}": "不是 JSON：{error}",
+    "role: unknown role {role}. Use one of {known}: use {right} for it": (
+        "role：没有角色 {role}，这里应写 {right}；可以是：{known}"
+    ),
     "role: unknown role {role}. Use one of {known}": "role：没有角色 {role}，可以是：{known}",
     'role: the message has no role. Add "role"': "role：消息没有角色，请加上 role",
     "conversation {name} is already on line {line}": "会话 {name} 已在第 {line} 行",
@@ -576,6 +579,9 @@ _CHAT: Final[Mapping[str, str]] = {
     "to continue: {command}": "继续：{command}",
     "the message is stored; to send it again: {command}": "消息已保存；再次发送：{command}",
     "(stopped; your message is stored)": "（已停止；你的消息已保存）",
+    "no model is set, so this shows earlier messages that match; --model NAME answers": (
+        "没有设置模型，这里显示的是匹配的旧消息；要得到回答，请用 --model 名称"
+    ),
     "(no matching earlier message; stored)": "（没有匹配的旧消息；已保存）",
     "no command {word}: /help lists them; // begins a message with a slash": (
         "没有命令 {word}：/help 列出所有命令；// 用来发送以斜杠开头的消息"

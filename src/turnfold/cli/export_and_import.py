@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json as json_lines
 import os
 import sqlite3
 import sys
 import tempfile
+import zlib
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -46,7 +49,7 @@ from turnfold.stores import (
     all_entries,
     export_to,
 )
-from turnfold.tokens import cautious_counter, counter_for
+from turnfold.tokens import TokenCounter, cautious_counter, counter_for, counter_named
 
 __all__ = (
     "EXPORTS",
@@ -61,6 +64,10 @@ __all__ = (
 
 
 EXPORTS = ("turnfold", *PROVIDERS, "markdown")
+_CALL_LINE = b'{"line":"document","kind":"call",'
+"""Beginning of a line of an export with the receipt of a call, which names its token counter."""
+_LONGEST_HEADER = 1 << 16
+"""Most bytes of the first line of a file that are read to see if it is an export of turnfold."""
 _MOST_LINTED = 16 << 20
 """Most bytes of a file that an import checks for faults, because the check takes about as long as the import."""
 
@@ -255,7 +262,7 @@ def import_path(
         raise InvalidOption(f"{path} is empty: give a file with a conversation")
     if store is None:
         default_store()  # creates its folder
-    counter = counter_for(model) if model else None
+    counter = import_counter(path, model)
     with (
         removing_new_store(address_of(store), keep=not trial),
         open_at(store, tenant, counter=counter, make=True) as opened,
@@ -281,6 +288,26 @@ def import_path(
                 progress=report,
             )
         )
+
+
+def import_counter(path: Path, model: str) -> TokenCounter | None:
+    """Return the counter of a model, or without one that of the first call in an export of turnfold, if it has any.
+
+    Token counts are not in an export, so the importing store counts anew.
+    """
+    if model:
+        return counter_for(model)
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines:
+        try:
+            if b'"turnfold-export"' not in lines.readline(_LONGEST_HEADER):
+                return None
+            for line in lines:
+                if line.startswith(_CALL_LINE):
+                    body = base64.b64decode(json_lines.loads(line)["body"])
+                    return counter_named(json_lines.loads(body)["counter"])
+        except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError):
+            return None  # encrypted, or damaged: the import itself says what is wrong
+    return None
 
 
 @contextmanager
@@ -355,7 +382,7 @@ def show_imported(done: Imported, file: Path, *, model: str, json: bool) -> None
         text = label("and {more:,} more left out").format(more=done.bad_total - len(done.bad))
         console.print(Text(f"  {text}", "yellow"))
     if done.entries:
-        counter = counter_for(model) if model else cautious_counter()
+        counter = import_counter(file, model) or cautious_counter()
         text = label("tokens are counted with {counter}; --model NAME counts as your model does")
         console.print(Text(f"  {text.format(counter=counter.name)}", "dim"))
     if done.format != TURNFOLD and (faults := _count_faults(file)):

@@ -8,19 +8,28 @@ from dataclasses import dataclass
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from turnfold.cli.chinese_labels import counted, label
+from turnfold.cli.chinese_labels import colon, counted, in_brackets, is_chinese, label
 from turnfold.cli.store_and_session_lookup import open_session
-from turnfold.cli.tables_and_progress_bars import columns, moment, print_result, printable, tables
+from turnfold.cli.tables_and_progress_bars import (
+    columns,
+    make_console,
+    moment,
+    print_result,
+    printable,
+    tables,
+)
 from turnfold.errors import NotFound
 from turnfold.memory import Session
 from turnfold.rules import RuleKind, RuleState, StandingRule, replacements
 
 __all__ = (
+    "ChangedRules",
     "EndedRuleRow",
     "RuleRow",
     "RulesScreen",
     "change_rules",
     "list_rules",
+    "show_changed_rules",
     "show_rules",
 )
 
@@ -36,11 +45,29 @@ class RuleRow:
     text: str
     answers: str
     """The assistant's words that the rule answers or agrees to; "" if the rule can be understood without them."""
+    may_replace: tuple[str, ...]
+    """Ids of earlier active rules that this one may replace."""
 
     @classmethod
     def of(cls, rule: StandingRule) -> RuleRow:
         """Return the row of a rule."""
-        return cls(id=rule.id, kind=rule.kind, seq=rule.seq, text=rule.text, answers=rule.answers)
+        return cls(
+            id=rule.id,
+            kind=rule.kind,
+            seq=rule.seq,
+            text=rule.text,
+            answers=rule.answers,
+            may_replace=rule.may_replace,
+        )
+
+    @property
+    def shown(self) -> str:
+        """The text with what it answers, and the ids of the rules that it may replace."""
+        answers = f" ← {self.answers}" if self.answers else ""
+        replaced = ""
+        if self.may_replace:
+            replaced = in_brackets(f"{label('may replace')} {', '.join(self.may_replace)}")
+        return f"{self.text}{answers}{replaced}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +99,14 @@ class RulesScreen:
     """Rules that no longer apply; None without `--all`."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedRules:
+    """The rules that a command dropped and added."""
+
+    dropped: tuple[RuleRow, ...]
+    added: tuple[RuleRow, ...]
+
+
 def list_rules(store: str | None, tenant: str, session: str, *, ended: bool = False) -> RulesScreen:
     """Return the active rules of a session, and with `ended` also the rules that no longer apply."""
     with open_session(store, tenant, session, calls=1) as at:
@@ -86,20 +121,25 @@ def list_rules(store: str | None, tenant: str, session: str, *, ended: bool = Fa
 
 def change_rules(
     store: str | None, tenant: str, session: str, *, add: str | None, drop: str
-) -> None:
+) -> ChangedRules:
     """Drop the rules with this id or from the entry with this seq, and add a rule; one without text is refused."""
+    dropped: list[StandingRule] = []
+    added: list[StandingRule] = []
     with open_session(store, tenant, session, calls=1) as at:
         if drop:
-            named = [each for each in at.session.rules() if drop in (each.id, str(each.seq))]
-            if not named:
+            dropped = [each for each in at.session.rules() if drop in (each.id, str(each.seq))]
+            if not dropped:
                 raise NotFound(
                     f"no active rule {drop!r} in {at.session.id!r}; `turnfold rules` lists the active rules, by id "
                     "and seq"
                 )
-            for each in named:
+            for each in dropped:
                 at.session.drop_rule(each.id)
         if add is not None:
-            at.session.add_rule(add)
+            added.append(at.session.add_rule(add))
+    return ChangedRules(
+        dropped=tuple(map(RuleRow.of, dropped)), added=tuple(map(RuleRow.of, added))
+    )
 
 
 def _ended_rows(session: Session, rules: Sequence[StandingRule]) -> Iterator[EndedRuleRow]:
@@ -120,6 +160,19 @@ def _ended_rows(session: Session, rules: Sequence[StandingRule]) -> Iterator[End
         )
 
 
+def show_changed_rules(changed: ChangedRules) -> None:
+    """Print which rules were dropped and added."""
+    console = make_console()
+    for what, rules in (("dropped", changed.dropped), ("added", changed.added)):
+        for rule in rules:
+            text = f"{_done(what)}{colon()}{printable(rule.text)}"
+            console.print(Text(f"{text}{in_brackets(label(rule.kind), rule.id)}", overflow="fold"))
+
+
+def _done(what: str) -> str:
+    return label(f"rule {what}") if is_chinese() else what
+
+
 def show_rules(found: RulesScreen, *, json: bool) -> None:
     """Print the rules of a session."""
     print_result(found, lambda console: _draw_rules(found, console), json=json)
@@ -135,7 +188,7 @@ def _draw_rules(found: RulesScreen, console: Console) -> Iterator[RenderableType
                 rule.id,
                 _seq(rule.seq),
                 label(rule.kind),
-                f"{rule.text} ← {rule.answers}" if rule.answers else rule.text,
+                rule.shown,
             )
             for rule in found.rules
         ]

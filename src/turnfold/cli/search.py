@@ -206,7 +206,6 @@ def show_found(result: SearchScreen, *, json: bool) -> None:
         _print(
             console,
             (each.conversation, what, place, moment(each.created)),
-            each.score,
             each.snippet,
         )
 
@@ -229,14 +228,12 @@ def show_recalled(recalled: RecallScreen, *, json: bool) -> None:
             _print(
                 console,
                 (known_label(each.role), place, moment(each.created)),
-                each.score,
                 each.snippet,
             )
 
 
-def _print(console: Console, head: Sequence[str], score: float, shown: Snippet) -> None:
+def _print(console: Console, head: Sequence[str], shown: Snippet) -> None:
     line = Text("  ".join(printable(part) for part in head if part), style="bold")
-    line.append(f"  {score:.2f}", style="not bold dim")
     console.print(line, overflow="fold")
     plain = is_plain(console)
     text = Text("  …" if shown.before else "  ")

@@ -26,6 +26,13 @@ __all__ = ("TranslatedGroup",)
 
 _UNDO: Final = frozenset({"undo", "undo-fold", "unfold"})
 """Command names that users may try to undo a fold (compaction); the error then names the right command."""
+_OTHER_COMMANDS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("list", "ls"), "sessions"),
+    **dict.fromkeys(("history", "messages", "log", "cat"), "show"),
+    **dict.fromkeys(("status", "budget"), "context"),
+    **dict.fromkeys(("remove", "rm", "erase"), "delete"),
+}
+"""Command names of other tools -> the command that does the same."""
 _PANELS: Final[Mapping[tuple[str, str], str]] = {
     ("Start", "开始"): "demo chat ui doctor",
     ("Look", "查看"): "sessions show search recall rules checkpoints context explain diff top",
@@ -99,6 +106,8 @@ class TranslatedGroup(TyperGroup):
                 f"No such command {args[0]!r}. To undo a fold, `turnfold checkpoints SESSION` lists the summaries and "
                 "`turnfold checkpoints SESSION --drop ID` drops one"
             )
+        if args and ctx.parent is None and (meant := _OTHER_COMMANDS.get(args[0])):
+            raise _UsageError(f"No such command {args[0]!r}. Did you mean {meant!r}?")
         return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 (passed through)

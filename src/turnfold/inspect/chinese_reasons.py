@@ -14,8 +14,19 @@ __all__ = ("REASONS", "translate_reason")
 
 
 _JOIN: Final = "; "
-_NONE: Final[Mapping[str, str]] = {"none": "（无）"}
-"""Chinese for the word ("none") that stands in a reason where a name is missing."""
+_WORDS: Final[Mapping[str, str]] = {
+    "none": "（无）",
+    "system": "系统",
+    "rules": "规则",
+    "pins": "固定项",
+    "pinned": "固定项",
+    "state": "状态",
+    "recalled": "召回的段落",
+    "findings": "工具所得",
+    "workspace": "工作区",
+}
+"""Chinese for the words that stand in a reason as values: names of sections and blocks, and "none" for a missing
+name."""
 REASONS: Final[Mapping[str, str]] = {
     "before the anchor": "在锚点之前",
     "cleared by the caller": "已由调用方清除",
@@ -43,6 +54,8 @@ REASONS: Final[Mapping[str, str]] = {
         "同一调用的第二个结果：服务商会拒绝"
     ),
     "summary of the folded entries": "已折叠记录的摘要",
+    "summary of {tokens} tokens shortened to {now}": "摘要由 {tokens} token 缩短到 {now}",
+    "{name} message of {tokens} tokens shortened to {now}": "{name}消息由 {tokens} token 缩短到 {now}",
     "system message: sent first": "系统消息：最先发送",
     "tail: 1 rule not shown, of entries {entries}: no room in their share of the budget, or not clear alone": (
         "尾部：有 1 条规则未列出（规则所占的预算份额已满，或单独看不明白），出自第 {entries} 条记录"
@@ -50,9 +63,9 @@ REASONS: Final[Mapping[str, str]] = {
     "tail: {number} rules not shown, of entries {entries}: no room in their share of the budget, or not clear alone": (
         "尾部：有 {number} 条规则未列出（规则所占的预算份额已满，或单独看不明白），出自第 {entries} 条记录"
     ),
-    "tail: {label} of {tokens} tokens left out": "尾部：省略了 {tokens} token 的 {label}",
+    "tail: {label} of {tokens} tokens left out": "尾部：省略了 {tokens} token 的{label}",
     "tail: {label} of {tokens} tokens shortened to {now}": (
-        "尾部：{label} 由 {tokens} token 缩短到 {now}"
+        "尾部：{label}由 {tokens} token 缩短到 {now}"
     ),
     "rules() lists them, and recall finds them": "rules() 列出它们，召回可以找到",
     "the budget changed": "预算变了",
@@ -84,7 +97,7 @@ def _chinese(reason: str) -> str:
     for pattern, chinese in _patterns():
         if found := pattern.fullmatch(reason):
             values = found.groupdict()
-            return chinese.format(**{k: _NONE.get(value, value) for k, value in values.items()})
+            return chinese.format(**{k: _WORDS.get(value, value) for k, value in values.items()})
     return reason
 
 

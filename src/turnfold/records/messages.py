@@ -20,6 +20,7 @@ from typing import Literal, TypeAlias, cast, get_args
 
 import msgspec
 
+from turnfold._argument_hints import hinted_names
 from turnfold.errors import InvalidRecord
 from turnfold.records.block_conversion import (
     accept_content,
@@ -71,6 +72,19 @@ Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 ROLES: frozenset[str] = frozenset(get_args(Role))
 
 
+_OTHER_ROLES = {"human": "user", "ai": "assistant", "bot": "assistant", "model": "assistant"}
+"""Roles of other libraries and providers -> the role here."""
+
+
+@hinted_names(
+    {
+        **dict.fromkeys(("to_dict", "dict", "to_openai", "as_dict"), "use model_dump()"),
+        "get": "use .content, or model_dump() for a dictionary",
+        "tool_calls": "use .calls",
+        "type": "use .role",
+    },
+    items="use .content, or model_dump() for a dictionary",
+)
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Message:
     """One message: a role and its parts.
@@ -265,6 +279,8 @@ def _fill(
     if role not in ROLES:
         known = f"Use one of {', '.join(sorted(ROLES))}"
         hint = ": a function's result has the role tool" if role == "function" else ""
+        if right := _OTHER_ROLES.get(role):
+            hint = f": use {right} for it"
         raise InvalidRecord(f"unknown role {role!r}", path="role", remedy=f"{known}{hint}")
     _check_parts(role, parts)
     if name is not None:

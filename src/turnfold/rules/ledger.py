@@ -130,17 +130,9 @@ def update_ledger(
             # If the report closed a task, the same sentence is not added as a rule.
             reports.update([rule.id] if targets else [])
         else:
-            partly = [each for each in partly if each not in linked]
-            doubtful = doubtful_rules(rule, said, near, (*linked, *partly))
-            doubtful = (*partly, *doubtful)[:MOST_DOUBTFUL]
-            taken_back = bool(targets) and rule.act != "permit" and only_cancels(rule.plain)
-            ledger[rule.id] = msgspec.structs.replace(
-                rule, kind=_kind(rule, targets), supersedes=linked, about=_about(rule, targets), may_replace=doubtful,
-                weak=rule.weak and not (linked or doubtful),
-                state="dropped" if taken_back else "active", ended=rule.said_at if taken_back else 0,
-            )  # fmt: skip
+            ledger[rule.id] = _added(rule, said, targets, near, partly)
             added.append(rule.id)
-            if not taken_back:
+            if ledger[rule.id].state == "active":
                 active.add(ledger[rule.id])
     evicted = _evicted(list(ledger.values()), limit_tokens, count) if added else []
     for rule in evicted:
@@ -151,6 +143,29 @@ def update_ledger(
         ended=tuple(ledger[each] for each in ended if each in ledger),
         evicted=tuple(evicted),
     )
+
+
+def _added(
+    rule: StandingRule,
+    said: str,
+    targets: Sequence[tuple[StandingRule, RuleState]],
+    near: Sequence[StandingRule],
+    partly: Sequence[str],
+) -> StandingRule:
+    """Return a new rule as it is added: with the rules that it ends (`targets`), and those that it may replace.
+
+    `partly` are the ids of the rules of which it changes a part.
+    """
+    linked = tuple(target.id for target, _ in targets)
+    partly = [each for each in partly if each not in linked]
+    doubtful = doubtful_rules(rule, said, near, (*linked, *partly))
+    doubtful = (*partly, *doubtful)[:MOST_DOUBTFUL]
+    taken_back = bool(targets) and rule.act != "permit" and only_cancels(rule.plain)
+    return msgspec.structs.replace(
+        rule, kind=_kind(rule, targets), supersedes=linked, about=_about(rule, targets), may_replace=doubtful,
+        weak=rule.weak and not (linked or doubtful),
+        state="dropped" if taken_back else "active", ended=rule.said_at if taken_back else 0,
+    )  # fmt: skip
 
 
 def _read(

@@ -126,11 +126,13 @@ class ModelServer:
     An item is a text, a `ModelReply` (with tool calls, for example) or a fault; a function from the body of the request
     to an item is asked for every request. The base URL is `server.url` for the SDK of Anthropic, and `server.base_url`
     for that of OpenAI; any key is accepted. A prompt of more than `window` tokens is refused as too long.
+    With `port` 0 a free port is chosen.
     """
 
-    def __init__(self, script: ReplyScript = (), *, window: int = 1 << 40) -> None:
+    def __init__(self, script: ReplyScript = (), *, window: int = 1 << 40, port: int = 0) -> None:
         self._script = script
         self._window = window
+        self._port = port
         self._lock = threading.Lock()
         self._prefixes: dict[str, set[str]] = {}
         self.seen: list[ServedRequest] = []
@@ -144,8 +146,8 @@ class ModelServer:
         self._used = 0
 
     def __enter__(self) -> Self:
-        """Start the server on a free port of this machine."""
-        self._http = _Http(("127.0.0.1", 0), _Exchange)
+        """Start the server on its port of this machine; on a free one if it has none."""
+        self._http = _Http(("127.0.0.1", self._port), _Exchange)
         self._http.model = self
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()

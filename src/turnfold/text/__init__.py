@@ -31,6 +31,7 @@ from turnfold.text.sentences import (
     split_sentences,
 )
 from turnfold.text.simplified_chinese import SIMPLIFIED
+from turnfold.text.terminal_language import is_language, language_of
 from turnfold.text.times import has_relative_time, local_time, time_text
 from turnfold.text.token_cuts import (
     best_that_fit,
@@ -100,10 +101,12 @@ __all__ = (
     "is_character",
     "is_chinese",
     "is_cjk",
+    "is_language",
     "is_path",
     "is_program_output",
     "joint_cost",
     "json_line",
+    "language_of",
     "local_time",
     "named_days",
     "normal_form",

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from turnfold._argument_hints import hinted_names
 from turnfold.budget import Budget
 from turnfold.records import Message, Misplaced
 from turnfold.text import fenced_blocks
@@ -124,6 +125,7 @@ class Outcome(StrEnum):
 
 
 _LEFT_OUT = "; left out: "
+_AS_DICTIONARIES = "use [message.model_dump() for message in context.messages]"
 
 
 class Omission(NamedTuple):
@@ -263,6 +265,14 @@ def _wired_text(wired: Wired) -> str:
     return f"{text}; {changed:,} changed for {wired.provider}" if changed else text
 
 
+@hinted_names(
+    {
+        "to_messages": "use .messages",
+        "to_anthropic": "use turnfold.wire.anthropic.request(context, ...)",
+        **dict.fromkeys(("to_openai", "to_dict", "to_list", "model_dump"), _AS_DICTIONARIES),
+    },
+    items="use .messages",
+)
 class Context:
     """All messages that one model call sends, with their token counts. Do not change it; `receipt` reports on it."""
 

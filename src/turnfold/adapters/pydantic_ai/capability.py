@@ -65,6 +65,7 @@ from turnfold.memory import (
     recall_parameters,
 )
 from turnfold.records import Message, ToolCall, ToolResult, Usage
+from turnfold.text import is_chinese
 from turnfold.window import Context, Section
 
 if TYPE_CHECKING:
@@ -335,6 +336,26 @@ _INSTRUCTIONS = (
     "Earlier parts of this conversation may be summarised or left out. Nothing is lost: call recall_context to see "
     "them word for word before you guess or fetch again."
 )
+_INSTRUCTIONS_ZH = (
+    "这段对话较早的部分可能已写成摘要或省略。内容没有丢失："
+    "在猜测或重新获取之前，先调用 recall_context 查看原文。"
+)
+_FIRST_ENTRIES = 5
+"""Number of log entries among which the first user message is looked for."""
+
+
+async def _default_instructions(session: AsyncSession, ctx: RunContext[Any]) -> str:
+    """Return the instructions in the language of the conversation's first user message."""
+    stored = await session.history(limit=_FIRST_ENTRIES)
+    said = (entry.message.text for entry in stored if entry.message.role == "user")
+    prompts = (
+        _prompt_text(part.content)
+        for message in ctx.messages
+        for part in message.parts
+        if isinstance(part, UserPromptPart)
+    )
+    first = next((text for text in (*said, *prompts) if text), None) or _prompt_text(ctx.prompt)
+    return _INSTRUCTIONS_ZH if is_chinese(first) else _INSTRUCTIONS
 
 
 def turnfold_capability(
@@ -350,8 +371,8 @@ def turnfold_capability(
     With a session, all runs use its conversation; with a memory, each run uses the conversation with its
     `conversation_id`. With `recall`, folded (compacted) content that matches the user's words is shown again, and the
     model gets the tool `recall_context`, whose answers have at most `recall_tokens`. `instructions` tell the model
-    about the tool (None: a short default; empty: nothing). `findings` are the rules by which tool results are
-    remembered, or an `AgentMemory`.
+    about the tool (None: a short default, in Chinese if the first user message is Chinese; empty: nothing). `findings`
+    are the rules by which tool results are remembered, or an `AgentMemory`.
     """
     return TurnfoldCapability(
         memory,
@@ -382,8 +403,7 @@ class TurnfoldCapability(AbstractCapability[Any]):
         self._off_loop = ThreadBridge(memory)
         self._recall = recall
         self._recall_tokens = recall_tokens
-        default = _INSTRUCTIONS if recall else ""
-        self._instructions = default if instructions is None else instructions
+        self._instructions = instructions
         self._findings = as_finding_rules(findings)
         self._run_state: _Run | None = None
         recall_parameters(max_tokens=recall_tokens)
@@ -406,10 +426,12 @@ class TurnfoldCapability(AbstractCapability[Any]):
         return nested_conversation() or f"{_NO_CONVERSATION}{run_id}"
 
     def get_instructions(self) -> str | None:
-        """Return the instructions about the memory, which never change: that keeps the provider's prompt cache valid.
+        """Return the instructions about the memory; None if there are none.
 
-        Returns None if there are no instructions.
+        They are the same in all runs of a conversation: that keeps the provider's prompt cache valid.
         """
+        if self._instructions is None and self._recall:
+            return _INSTRUCTIONS
         return self._instructions or None
 
     def get_toolset(self) -> FunctionToolset[Any] | None:
@@ -433,11 +455,14 @@ class TurnfoldCapability(AbstractCapability[Any]):
         session = self._session(ctx)
         if self._findings:
             session.findings.use(self._findings)
+        instructions = self._instructions
+        if instructions is None and self._recall:
+            instructions = await self._off_loop(_default_instructions(session, ctx))
         bound = type(self)(
             self._memory_given,
             recall=self._recall,
             recall_tokens=self._recall_tokens,
-            instructions=self._instructions,
+            instructions=instructions,
             findings=self._findings,
         )
         bound._run_state = _Run(  # noqa: SLF001 (its own)

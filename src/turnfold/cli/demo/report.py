@@ -34,9 +34,10 @@ from turnfold.cli.demo.replay import (
     load_sample,
     replay,
 )
-from turnfold.cli.demo.texts import TEXTS, LabelCode, Texts, language_of
+from turnfold.cli.demo.texts import TEXTS, LabelCode, Texts
 from turnfold.fold import check_fidelity, passages_of
 from turnfold.inspect import FIDELITY_MEANING
+from turnfold.text import language_of
 from turnfold.tokens import Charge, TokenCounter, counter_for, shipped_prices
 from turnfold.window import Outcome
 

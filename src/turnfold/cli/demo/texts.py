@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ("TEXTS", "LabelCode", "Texts", "language_of")
+__all__ = ("TEXTS", "LabelCode", "Texts")
 
 
 LabelCode = Literal["en", "zh"]
@@ -154,16 +154,3 @@ _CHINESE = Texts(
 )
 
 TEXTS: Mapping[LabelCode, Texts] = {"en": _ENGLISH, "zh": _CHINESE}
-
-
-def is_language(name: str) -> bool:
-    """Return True if TURNFOLD_LANG may have this value: `zh` or `en`, with or without a country."""
-    return name.lower().startswith(("zh", "en"))
-
-
-def language_of(environment: Mapping[str, str]) -> LabelCode:
-    """Return the language that TURNFOLD_LANG sets, or else the locale; English for any other language."""
-    chosen = environment.get("TURNFOLD_LANG", "")
-    named = (environment.get(name, "") for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
-    locale = chosen if is_language(chosen) else next(filter(None, named), "")
-    return "zh" if locale.lower().startswith("zh") else "en"

@@ -103,10 +103,13 @@ def rules(
 ) -> None:
     """List the rules of a session: standing instructions of its user, word for word."""
     with report_errors():
-        from turnfold.cli.rules import change_rules, list_rules, show_rules
+        from turnfold.cli.rules import change_rules, list_rules, show_changed_rules, show_rules
 
         if add is not None or drop:
-            change_rules(store, tenant, session, add=add, drop=drop)
+            changed = change_rules(store, tenant, session, add=add, drop=drop)
+            if not (as_json or every):
+                show_changed_rules(changed)
+                return
         show_rules(list_rules(store, tenant, session, ended=every), json=as_json)
 
 

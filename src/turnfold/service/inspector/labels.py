@@ -90,7 +90,7 @@ CHINESE: Final[Mapping[str, str]] = {
     "written by": "作者",
     "caller": "程序给出",
     "extraction, without a model": "抽取式摘要器（不用模型）",
-    "least trusted source": "来源",
+    "least trusted source": "最不可信的内容来自",
     "mixed": "混合",
     "by entry": "于记录",
     "fold": "折叠",
@@ -144,7 +144,7 @@ CHINESE: Final[Mapping[str, str]] = {
     "bytes": "字节",
     "cache": "缓存",
     "cache break: more than tail and newest turn, which change with each question, is paid again": (
-        "缓存中断：除了随每个问题变化的尾部和本轮，还有 token 要重新付费"
+        "缓存中断：除了随每个问题变化的尾部和当前轮次，还有 token 要重新付费"
     ),
     "cache break: {tokens:,} tokens are paid for again": "缓存中断：{tokens:,} token 要重新付费",
     "cached": "缓存命中",
@@ -276,7 +276,7 @@ CHINESE: Final[Mapping[str, str]] = {
     "score": "分数",
     "search": "搜索",
     "search in all sessions": "在所有会话中搜索",
-    "section": "部分",
+    "section": "区段",
     "sent, in this order": "按此顺序发送",
     "seq": "序号",
     "session": "会话",
