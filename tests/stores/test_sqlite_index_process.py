@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -93,9 +92,6 @@ def test_a_process_that_dies_is_not_missed(
         with_store(tmp_path / "chat.db", use)
     [record] = caplog.records
     assert "texts are indexed without it" in record.getMessage()
-    assert re.search(
-        r"\(\w+Error: .+\)", record.getMessage()
-    )  # what failed, in the words of the system
 
 
 def test_what_changes_while_it_works_is_read_again(
