@@ -176,9 +176,12 @@ def _attribute_hint(kind: str, advice: Mapping[str, str]) -> Callable[[object, s
     """Return a `__getattr__` that raises the `AttributeError` for a name that an object does not have."""
 
     def refuse(holder: object, name: str) -> object:
-        told = f": {advice[name]}" if name in advice else ""
+        if name not in advice:
+            return object.__getattribute__(
+                holder, name
+            )  # raises the usual error, or that of a property
         raise AttributeError(
-            f"{kind!r} object has no attribute {name!r}{told}", name=name, obj=holder
+            f"{kind!r} object has no attribute {name!r}: {advice[name]}", name=name, obj=holder
         )
 
     return refuse

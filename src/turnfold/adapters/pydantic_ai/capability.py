@@ -591,6 +591,11 @@ class _Run:
         self._messages = messages
         # Before its first request, the history of a resumed run is incomplete.
         if not self._log.follows:
+            await self._store(messages)
+
+    async def _store(self, messages: Sequence[ModelMessage]) -> None:
+        # Not while another run of the conversation stores its own history and builds its context.
+        async with self._session.system_lock:
             await self._log.catch_up(messages)
 
     async def finish(self, *, ended: bool) -> None:
@@ -600,7 +605,7 @@ class _Run:
         log must not be made to follow it.
         """
         if self._messages and (ended or not self._log.follows):
-            await self._log.catch_up(self._messages)
+            await self._store(self._messages)
         if not ended:
             missing = {
                 call_id: _request_of(*returned)
