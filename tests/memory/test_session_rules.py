@@ -14,7 +14,7 @@ from turnfold.errors import BudgetTooSmall, InvalidOption, NotFound
 from turnfold.memory import Session, omitted_rules
 from turnfold.memory import session_rules as memory_rules
 from turnfold.memory.session_rules import RuleLedger
-from turnfold.records import RULES, SESSION
+from turnfold.records import RULES, SESSION, ToolCall
 from turnfold.rules import RuleTrust, StandingRule, extract_rules, taken_back
 from turnfold.runtime import drive
 from turnfold.stores import MemoryStore, Scope
@@ -403,10 +403,12 @@ def test_every_message_is_read_for_rules_once(monkeypatch: pytest.MonkeyPatch) -
     read: list[int] = []
 
     def noted(
-        text: str, *, seq: int, trust: RuleTrust, answered: str = ""
+        text: str, *, seq: int, trust: RuleTrust, answered: str = "", confirmation: str = ""
     ) -> tuple[StandingRule, ...]:
         read.append(seq)
-        return extract_rules(text, seq=seq, trust=trust, answered=answered)
+        return extract_rules(
+            text, seq=seq, trust=trust, answered=answered, confirmation=confirmation
+        )
 
     monkeypatch.setattr("turnfold.memory.session_rules.extract_rules", noted)
     with Memory("sqlite://", model="gpt-4o", budget=Budget(max_tokens=800)) as memory:
@@ -723,3 +725,57 @@ def test_the_count_sees_a_summary_that_is_searched_for_every_rule(
 
     monkeypatch.setattr(RuleLedger, "_in_summary", forgets)
     assert searches_of_the_next_context(240) > 60
+
+
+CONFIRMED = {
+    "en": (
+        "fine. Priya owns the lookup table migration, I own the invoices one.",
+        "Got it: Priya - lookup table; Dana - invoices.",
+        "Priya owns the lookup table migration",
+    ),
+    "zh": (
+        "哈哈好。样品走的是海运，柜号在老陈手里。",
+        "已记录：样品海运，柜号问老陈。",
+        "样品走的是海运，柜号在老陈手里。",
+    ),
+}
+
+
+@pytest.mark.parametrize("with_tool", [False, True])
+@pytest.mark.parametrize("language", CONFIRMED)
+def test_what_the_assistant_confirmed_after_the_message_was_read_is_a_rule(
+    memory: Memory, language: str, *, with_tool: bool
+) -> None:
+    said, reply, rule = CONFIRMED[language]
+    session = memory.session("one")
+    session.user("Hello. 你好。")
+    session.assistant("Hello! 你好！")
+    chatter(session, 30)
+    session.user(said)
+    session.context()
+    assert not any(rule in each.text for each in session.rules())  # before the reply
+    if with_tool:
+        session.assistant(tool_calls=[ToolCall(id="c1", name="save")])
+        session.context()
+        session.tool("saved", tool_call_id="c1")
+    session.assistant(reply)
+    session.user("Thanks, go on. 谢谢，继续。")
+    assert rule in "\n".join(each.text for each in session.rules())
+    chatter(session, 60)
+    session.user("Go on. 继续。")
+    assert rule in shown(session.context())
+
+
+@pytest.mark.parametrize("language", CONFIRMED)
+def test_a_confirmation_is_found_at_the_edge_of_a_page(
+    language: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said, reply, rule = CONFIRMED[language]
+    for page in (1, 2, 3, 4):
+        monkeypatch.setattr(memory_rules, "_PAGE", page)
+        with Memory("sqlite://", model="gpt-4o", budget=SMALL) as memory:
+            session = memory.session("one")
+            for text in ("Hello. 你好。", said):
+                session.user(text)
+                session.assistant(reply if text == said else "Hello!")
+            assert rule in "\n".join(each.text for each in session.rules()), page

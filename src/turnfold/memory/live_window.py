@@ -46,6 +46,7 @@ __all__ = (
     "UserMessage",
     "omitted_rules",
     "spoken_text",
+    "user_messages_of",
 )
 
 
@@ -72,12 +73,41 @@ class StoredMessage:
 
 
 class UserMessage(NamedTuple):
-    """A message of the user, with the assistant's words directly before it."""
+    """A message of the user, with the assistant's words directly before it and the assistant's answer to it."""
 
     seq: int
     text: str
     answered: str = ""
     """Text of the assistant's message directly before the user's message; "" if another message is there."""
+    reply: str = ""
+    """Text of the assistant's last message of the turn that calls no tools; "" if there is none yet."""
+
+
+def user_messages_of(
+    numbers: Sequence[int], messages: Sequence[Message], *, after: int, before: str = ""
+) -> list[UserMessage]:
+    """Return the user's messages with a seq (of `numbers`) above `after`, with what the assistant said around each.
+
+    The message before them is returned too if its reply has a seq above `after`. `before` is the assistant's text
+    directly before the first of `messages`.
+    """
+    first = bisect_right(numbers, after)
+    begin = first
+    while begin and messages[begin - 1].role != "user":
+        begin -= 1
+    found: list[UserMessage] = []
+    reply, replied = "", -1
+    for at in range(len(numbers) - 1, max(begin - 1, 0) - 1, -1):
+        message = messages[at]
+        if message.role == "assistant" and replied < 0 and not message.calls:
+            reply, replied = message.text, at
+        if message.role != "user":
+            continue
+        if at >= first or replied >= first:
+            answered = spoken_text(messages[at - 1]) if at else before
+            found.append(UserMessage(numbers[at], message.text, answered, reply))
+        reply, replied = "", -1
+    return found[::-1]
 
 
 def spoken_text(message: Message) -> str:
@@ -301,21 +331,12 @@ class LiveWindow:
         return longest
 
     def user_messages(self, after: int, *, before: str = "") -> list[UserMessage]:
-        """Return the user's messages with a seq above `after`, each with the assistant's text directly before it.
+        """Return the user's messages with a seq above `after`, and the one before if it was answered since.
 
         `before` is the assistant's text directly before the window.
         """
         transcript = self._transcript
-        first = bisect_right(transcript.numbers, after)
-        found: list[UserMessage] = []
-        for at in range(first, len(transcript.numbers)):
-            message = transcript.messages[at]
-            if message.role != "user":
-                continue
-            previous = transcript.messages[at - 1] if at else None
-            answered = before if previous is None else spoken_text(previous)
-            found.append(UserMessage(transcript.numbers[at], message.text, answered))
-        return found
+        return user_messages_of(transcript.numbers, transcript.messages, after=after, before=before)
 
     @property
     def compacted(self) -> int:

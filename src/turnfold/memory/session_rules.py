@@ -23,13 +23,19 @@ from turnfold.budget import Budget
 from turnfold.errors import Conflict, InvalidOption, InvalidRecord, NotFound
 from turnfold.fold import ReadCache
 from turnfold.memory.cached_conversation import ConversationCache
-from turnfold.memory.live_window import LiveWindow, UserMessage, spoken_text
+from turnfold.memory.live_window import (
+    LiveWindow,
+    UserMessage,
+    spoken_text,
+    user_messages_of,
+)
 from turnfold.memory.repeated_words import SaidWords
 from turnfold.records import RULES, SESSION, Document, Entry, Message, check_text, plain_text
 from turnfold.rules import (
     LONGEST_RULE,
     RuleKind,
     StandingRule,
+    confirming_words,
     extract_rules,
     new_rule,
     render_rules,
@@ -272,7 +278,7 @@ class RuleLedger:
         return (*(rule.text for rule in self._taken_back() if not rule.answers), *told)
 
     def unread(self, window: LiveWindow) -> list[UserMessage]:
-        """Return the user's messages in the window that were not searched for rules yet."""
+        """Return the user's messages in the window that were not searched for rules yet, or were answered since."""
         return window.user_messages(self._note().upto) if self.enabled else []
 
     def is_outdated(self, entry: Entry) -> bool:
@@ -423,19 +429,16 @@ class RuleLedger:
         upto = self._note().upto
         if not self.enabled or upto >= last:
             return False
-        # The entry before the page is what its first message answers.
+        # The entry before the page is what its first message answers, or what its first reply confirms.
         start = max(upto - 1, cache.cleared, 0) if upto > cache.cleared else upto
         entries = await cache.store.read(
             cache.scope, cache.conversation, after=start, upto=last, limit=_PAGE + upto - start
         )
         if not entries or entries[-1].seq <= upto:
             return False
-        answered = ["", *(spoken_text(entry.message) for entry in entries)]
-        said = [
-            UserMessage(entry.seq, entry.message.text, before)
-            for entry, before in zip(entries, answered, strict=False)
-            if entry.message.role == "user" and entry.seq > upto
-        ]
+        said = user_messages_of(
+            [entry.seq for entry in entries], [entry.message for entry in entries], after=upto
+        )
         is_page = len(entries) == _PAGE + upto - start
         await self._take(said, entries[-1].seq, is_page=is_page)
         return entries[-1].seq < last
@@ -453,11 +456,11 @@ class RuleLedger:
         The note is written if its rules changed or a whole page of the log was read; searching a few entries again is
         cheaper than writing. `reading` has the rules that were found in these messages earlier.
         """
+        history, before = self.cache.history, self._note().upto
 
         def find() -> list[StandingRule]:
-            return found_rules(said, reading or ReadCache())
+            return found_rules(said, reading or ReadCache(), upto=before)
 
-        history = self.cache.history
         if sum(len(each.text) for each in said) <= _LONG_TEXT:
             found = find()
         else:  # a message of a million characters takes seconds
@@ -465,7 +468,7 @@ class RuleLedger:
         note = self._note()
         if self.cache.history != history or note.upto >= upto:
             return  # meanwhile the log began anew, or another call has read as far
-        new = [rule for rule in found if rule.seq > note.upto]
+        new = [rule for rule in found if rule.seq > note.upto or rule.seq <= before]
         updated = self._updated(note.rules, new) if new else note.rules
         self._unsaved = self._unsaved or is_page or updated != note.rules
         self._read = (*self._read[:2], RulesNote(upto=upto, rules=updated))
@@ -517,13 +520,36 @@ class RuleLedger:
                 await self.cache.refresh()
 
 
-def found_rules(said: Iterable[UserMessage], reading: ReadCache) -> list[StandingRule]:
-    """Return the rules in messages of the user, from the cache if the message was searched before."""
-    return [
-        rule
-        for seq, text, answered in said
-        for rule in reading.once(extract_rules, text, seq=seq, trust="user", answered=answered)
-    ]
+def found_rules(
+    said: Iterable[UserMessage], reading: ReadCache, *, upto: int = 0
+) -> list[StandingRule]:
+    """Return the rules in messages of the user, from the cache if the message was searched before.
+
+    Messages with a seq up to `upto` were searched before the assistant answered: of these only the rules are returned
+    that the answer confirms.
+    """
+    found: list[StandingRule] = []
+    for seq, text, answered, reply in said:
+        confirmation = confirming_words(reply)
+        if seq > upto or confirmation:
+            rules = reading.once(
+                extract_rules,
+                text,
+                seq=seq,
+                trust="user",
+                answered=answered,
+                confirmation=confirmation,
+            )
+            if seq <= upto:
+                known = reading.once(extract_rules, text, seq=seq, trust="user", answered=answered)
+                rules = _beyond(rules, known)
+            found += rules
+    return found
+
+
+def _beyond(rules: Iterable[StandingRule], known: Iterable[StandingRule]) -> Iterable[StandingRule]:
+    ids = {rule.id for rule in known}
+    return (rule for rule in rules if rule.id not in ids)
 
 
 def _newest(rule: StandingRule, later: Mapping[str, StandingRule]) -> StandingRule:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from turnfold.rules.act_classifier import likely_rule
+from turnfold.rules.confirmation import confirming_words
 from turnfold.rules.display import render_rules, shown_rules
 from turnfold.rules.extract import extract_rules
 from turnfold.rules.ledger import (
@@ -32,6 +33,7 @@ __all__ = (
     "RuleState",
     "RuleTrust",
     "StandingRule",
+    "confirming_words",
     "extract_rules",
     "is_quoted",
     "likely_rule",

@@ -23,6 +23,7 @@ from turnfold.rules.act_classifier import (
     score,
 )
 from turnfold.rules.adoption import ShortAnswer, read_answer
+from turnfold.rules.confirmation import is_confirmed
 from turnfold.rules.deferrals import asks_for_action
 from turnfold.rules.demands import (
     BESIDE_A_REASON,
@@ -70,6 +71,8 @@ __all__ = ("extract_rules",)
 
 _WEAK = 0.7
 """A rule whose score exceeds the needed score by less than this is `weak`: it is shown after other rules."""
+_CONFIRMED = 1.6
+"""Subtracted from the score that a sentence needs to count as a rule, if the assistant's reply confirmed it."""
 _CLAUSE = 0.7
 """Score from which a clause of a sentence counts as a separate rule."""
 _CLAUSE_END = late_pattern(r"[,;:，；：、。]\s*|\s(?=(?:and|but|because|which|so|unless)\b)")
@@ -121,7 +124,7 @@ class _Part(NamedTuple):
 
 
 def extract_rules(
-    text: str, *, seq: int, trust: RuleTrust, answered: str = ""
+    text: str, *, seq: int, trust: RuleTrust, answered: str = "", confirmation: str = ""
 ) -> tuple[StandingRule, ...]:
     """Return the standing rules of a message (statements that hold beyond its turn), in order.
 
@@ -129,9 +132,11 @@ def extract_rules(
     is ignored. Reports that something is done are returned too (`act="done"`): they end tasks and are not kept.
     `answered` is the assistant's message directly before a user's message: a short answer to it is a rule if it adopts
     a proposal, picks an item of a list or answers what the user wants. Nothing else in it can become a rule.
+    `confirmation` are the words with which the assistant confirmed the message (see `confirming_words`): a sentence
+    that they repeat needs a lower score, and nothing of them becomes a rule.
     """
     sentences = [*own_sentences(text)]
-    rules = _own_rules(text, sentences, seq=seq, trust=trust)
+    rules = _own_rules(text, sentences, seq=seq, trust=trust, confirmation=confirmation)
     if trust == "user" and answered and (answer := read_answer(text, sentences, answered)):
         return _with_answer(text, answer, rules, seq=seq)
     return rules
@@ -182,6 +187,7 @@ def _own_rules(
     seq: int,
     trust: RuleTrust,
     is_proposal: bool = False,
+    confirmation: str = "",
 ) -> tuple[StandingRule, ...]:
     """Return the standing rules in the user's own sentences, apart from answers to the assistant.
 
@@ -205,7 +211,8 @@ def _own_rules(
         elif trust == "user" and number and _is_note(each):
             parts = []  # "put that on the list": what to put there stands before it
         else:
-            parts = _parts(each, None if trust == "system" else around)
+            confirmed = is_confirmed(each.sentence.text, confirmation)
+            parts = _parts(each, None if trust == "system" else around, confirmed=confirmed)
         for part in parts:
             rule = _rule(text, each.sentence, part, seq=seq, trust=trust)
             start = text.find(rule.text, each.sentence.start + part.start)
@@ -299,17 +306,20 @@ def _can_lead(before: ReadSentence) -> bool:
     return before.words >= SHORT_SENTENCE - 1 and not before.is_chatter and not asks
 
 
-def _parts(each: ReadSentence, around: MessageTotals | None) -> Iterator[_Part]:
+def _parts(
+    each: ReadSentence, around: MessageTotals | None, *, confirmed: bool = False
+) -> Iterator[_Part]:
     """Yield the rules in a sentence: the sentence itself, or several of its clauses; nothing if it scores too low.
 
-    Without `around` (totals of its message), the sentence is judged as if it were the whole message.
+    Without `around` (totals of its message), the sentence is judged as if it were the whole message. If the assistant
+    `confirmed` it, it needs a lower score.
     """
     sentence, language = each.sentence, each.language
     text = sentence.text
     if text[-1] in ":：" or not each.words:
         return
     kind = listed_kind(sentence)
-    wanted = wanted_score(each, around)
+    wanted = wanted_score(each, around) - (_CONFIRMED if confirmed else 0.0)
     if kind is None and each.score < wanted:
         asks = QUESTION[language].search(text)
         demand = (
