@@ -581,6 +581,44 @@ def test_a_changed_rule_is_not_recalled_as_if_it_held(memory: Memory, language: 
     assert session.recall(old)[0].message.text.endswith(old)  # asked for, it is found
 
 
+OUTDATED_CONFIRMATIONS = {
+    "en": (
+        "Please deliver the washing machine on November 23rd.",
+        "Updated: it will come on the 23rd.",
+        "Please deliver the washing machine on November 26th instead.",
+        "When will the washing machine come?",
+    ),
+    "zh": (
+        "洗衣机请在 23 号送到。",
+        "已改为 11 月 23 日送达。",
+        "洗衣机改到 26 号送。",
+        "洗衣机哪天送达？",
+    ),
+}
+
+
+@pytest.mark.parametrize("language", OUTDATED_CONFIRMATIONS)
+def test_a_confirmation_of_what_was_changed_is_not_recalled_as_if_it_held(
+    memory: Memory, language: str
+) -> None:
+    old, confirmation, new, question = OUTDATED_CONFIRMATIONS[language]
+    session = memory.session("talk")
+    session.user(old)
+    session.assistant(
+        f"{confirmation} {'另外再送一根水管。' if language == 'zh' else 'A hose is included.'}"
+    )
+    chatter(session, 20)
+    session.user(new)
+    session.assistant("ok")
+    chatter(session, 40)
+    session.user(question)
+    text = "\n".join(message.text for message in session.context().messages)
+    assert new in text
+    lines = [line for line in text.splitlines() if confirmation in line]
+    assert all("后来改为" in line or "changed later" in line for line in lines), lines
+    assert [rule.text for rule in session.rules()] == [new]
+
+
 def test_a_context_looks_for_ended_rules_once_however_many_entries_match(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,6 +91,7 @@ _FEW_MORE = 12
 _MARKS = late_pattern(r"[\[\]:：\"“”]+")
 """Matches brackets, colons and quotation marks, which have a meaning in the line of a recalled entry, and are therefore
 removed from words quoted in it."""
+_NUMBER = late_pattern(r"\d+")
 _MAX_TRIES = 5
 
 
@@ -162,6 +163,9 @@ class RuleLedger:
     )
     """Seq (log position) of an entry -> its rules that were shown in the last context."""
     _changes: _ChangedRules = field(default_factory=_ChangedRules, init=False)
+    _answers: tuple[int, dict[int, str]] = field(default=(0, {}), init=False)
+    """`cache.history` when the answers were read; for the seq of an entry with a rule that no longer holds, the words
+    with which the assistant confirmed it ("" if it did not)."""
     _tools: tuple[Sequence[Mapping[str, object]], int] = field(default=((), 0), init=False)
     """The tool schemas of the last context, and the tokens of the schemas."""
     _tokens: dict[str, int] = field(default_factory=dict[str, int], init=False)
@@ -271,11 +275,34 @@ class RuleLedger:
         return max(budget.tokens - taken - self._tools[1] - cache.counter.reply, 0)
 
     async def outdated(self, window: LiveWindow) -> tuple[str, ...]:
-        """Return the texts of rules that the user changed or withdrew and of finished tasks, up to the window's end."""
+        """Return what no longer holds, up to the window's end.
+
+        These are the texts of rules that the user changed or withdrew and of finished tasks, and the words with which
+        the assistant confirmed them.
+        """
         await self._catch_up(window)
         done = (rule for rule in self._note().rules if rule.state == "done" and not rule.answers)
         told = (f"{rule.lead}{rule.text}" for rule in done)
-        return (*(rule.text for rule in self._taken_back() if not rule.answers), *told)
+        ended = (rule.text for rule in self._taken_back() if not rule.answers)
+        return (*ended, *told, *await self._outdated_confirmations())
+
+    async def _outdated_confirmations(self) -> list[str]:
+        """Return the words with which the assistant confirmed rules that no longer hold; each answer is read once."""
+        cache, changed = self.cache, self._changed().rules
+        if self._answers[0] != cache.history:
+            self._answers = (cache.history, {})
+        answers = self._answers[1]
+        missing = [seq for seq in sorted(changed) if seq not in answers and seq < cache.head.seq]
+        if missing:
+            after = [(seq + 1, seq + 1) for seq in missing]
+            entries = await cache.store.read_ranges(cache.scope, cache.conversation, after)
+            spoken = {entry.seq - 1: spoken_text(entry.message) for entry in entries}
+            answers.update((seq, confirming_words(spoken.get(seq, ""))) for seq in missing)
+        return [
+            answer
+            for seq, rules in changed.items()
+            if (answer := answers.get(seq)) and any(_repeats(answer, rule) for rule in rules)
+        ]
 
     def unread(self, window: LiveWindow) -> list[UserMessage]:
         """Return the user's messages in the window that were not searched for rules yet, or were answered since."""
@@ -574,10 +601,17 @@ def _answered(seq: int, text: str, rules: Mapping[int, list[StandingRule]]) -> l
 
 
 def _repeats(text: str, rule: StandingRule) -> bool:
-    """Return True if a text has at least two words of a rule, and at least half of its words."""
+    """Return True if an answer has at least two words of a rule, and at least half of its words.
+
+    An answer that confirms something ("Noted: the 23rd") needs only one of them, or one number.
+    """
     terms = frozenset(content_terms(rule.plain))
     said = terms.intersection(content_terms(text))
-    return len(said) >= _LEAST_SHARED and 2 * len(said) >= len(terms)
+    if len(said) >= _LEAST_SHARED and 2 * len(said) >= len(terms):
+        return True
+    if not confirming_words(text):
+        return False
+    return bool(said) or not set(_NUMBER.findall(rule.plain)).isdisjoint(_NUMBER.findall(text))
 
 
 def _remark(rule: StandingRule, later: Mapping[str, StandingRule], *, alone: bool) -> str:
