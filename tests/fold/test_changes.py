@@ -183,3 +183,27 @@ def test_a_sentence_of_which_one_clause_was_taken_back_is_marked(
     assert f"{mark}{said}" in summary
     again = folded(("user", "Next."), previous=summary, without=(clause,))
     assert again.count(mark.strip()) == 1
+
+
+@pytest.mark.parametrize(
+    ("order", "done", "change", "now"),
+    [
+        (
+            "Change the timeout of the gateway to 8 seconds.",
+            "Changed to 8 seconds.",
+            "Wait, the gateway team needs longer, make it 12.",
+            "The timeout is 12 seconds now.",
+        ),
+        ("网关的超时改成 8 秒。", "已改为 8 秒。", "等等，网关那边要更久，改成 12 吧。", "超时现在是 12 秒。"),
+    ],
+)  # fmt: skip
+def test_an_order_is_gone_if_the_user_corrects_it_without_its_subject(
+    order: str, done: str, change: str, now: str
+) -> None:
+    filler = FILLER["zh" if "秒" in order else "en"]
+    said = (("user", order), ("assistant", done), ("user", change), ("assistant", now))
+    whole = folded(*said, ("user", filler))
+    assert "8" not in whole
+    assert "12" in whole
+    other = folded(("user", order), ("assistant", done), ("user", filler), ("user", change))
+    assert order in other, "somebody spoke of something else in between"

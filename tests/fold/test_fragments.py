@@ -7,7 +7,7 @@ import json
 import pytest
 
 from turnfold.fold import Passage, extract_summary, passages_of
-from turnfold.records import ToolCall, assistant
+from turnfold.records import Message, ToolCall, assistant, tool
 
 
 def tokens(text: str) -> int:
@@ -186,3 +186,60 @@ def test_a_message_that_is_shown_beside_the_summary_is_left_out() -> None:
     ]
     assert extract_summary(passages, limit=60, count=tokens, shown=3) == "user: It opens on 5 May."
     assert "Vega" in extract_summary(passages[:1], limit=60, count=tokens, shown=3)
+
+
+def test_the_parts_of_a_chinese_list_stay_together() -> None:
+    asked = "请在 5 月 8 日上午 9:30 给我打电话，号码 138-5712-0946，谢谢。"
+    answer = "明白：餐桌 7731 寄文三路 128 号；沙发 1185 寄江南大道 588 号恒鑫大厦 1 幢 1203。"
+    said = talk(("user", asked), ("assistant", answer), ("user", PADDING["zh"]))
+    for limit in range(20, 160, 2):
+        summary = extract_summary(said, limit=limit, count=tokens)
+        assert ("7731" in summary) == ("1203" in summary)
+    again = extract_summary(said[2:], limit=90, count=tokens, previous=f"助手：{answer}")
+    assert answer in again
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "language"),
+    [
+        ("才村离古城远吗", "大约 4 公里，打车 15 元左右，10 分钟。", "zh"),
+        ("Is it far from the centre?", "About 4 km, a taxi is 15 euros.", "en"),
+    ],
+)
+def test_distances_and_prices_follow_their_question(
+    question: str, answer: str, language: str
+) -> None:
+    said = talk(("user", question), ("assistant", answer), ("user", PADDING[language]))
+    summary = extract_summary(said, limit=90, count=tokens)
+    assert answer in summary
+    assert question in summary
+
+
+@pytest.mark.parametrize("filler", ["Any time!", "非常抱歉！", "那行"])
+def test_an_exclamation_takes_no_room_that_is_left(filler: str) -> None:
+    language = "zh" if filler[0] > "z" else "en"
+    said = talk(("assistant", filler), ("user", PADDING[language]))
+    for limit in range(10, 200, 10):
+        assert filler not in extract_summary(said, limit=limit, count=tokens)
+
+
+@pytest.mark.parametrize("order", ["Fix both.", "两个都修。"])
+def test_an_order_that_only_points_back_gives_way(order: str) -> None:
+    language = "zh" if order[0] > "z" else "en"
+    said = talk(("user", order), ("user", PADDING[language]))
+    for limit in range(10, 200, 10):
+        assert order not in extract_summary(said, limit=limit, count=tokens)
+
+
+def test_a_summary_of_a_chinese_coding_session_is_chinese() -> None:
+    call = ToolCall(
+        id="a", name="write", arguments=json.dumps({"code": "import csv, sys, os " * 40})
+    )
+    messages = [
+        Message("user", "写个脚本，列出重复扣款的订单。"),
+        assistant([call]),
+        tool("ok: 41 lines written", tool_call_id="a"),
+        Message("assistant", "脚本写好了，有 3 个订单：o-88213、o-88391、o-86120。"),
+    ]
+    summary = extract_summary(passages_of(messages), limit=60, count=tokens)
+    assert "助手：脚本写好了" in summary

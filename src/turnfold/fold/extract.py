@@ -163,6 +163,8 @@ _UNNAMED = 0.5
 """Factor for a fact about "him" or "it" if no sentence before it has a name."""
 _LEAST_CLAUSE = 6
 """Least characters of an outdated rule for which sentences that contain it word for word are marked as outdated."""
+_LONGEST_LIST = 100
+"""Most characters of an assistant's Chinese list whose parts are kept together."""
 _CHANGED_FILES = 3.0
 """Factor for the list of changed files: whoever continues the work needs it."""
 _CODE = 0.4
@@ -729,9 +731,13 @@ def _with_needs(candidates: list[_Candidate], reading: ReadCache) -> list[_Candi
 
 
 def _speak_chinese(passages: Sequence[Passage], previous: str) -> bool:
-    """Return True if the conversation is mostly Chinese; tool output is ignored unless there is nothing else."""
-    spoken = [p.text for p in passages if not is_tool(p.speaker)]
-    return is_chinese("\n".join([*(spoken or [p.text for p in passages]), previous]))
+    """Return True if people mostly speak Chinese; tool calls and output count only if there is nothing else."""
+    spoken = [p.text for p in passages if not (is_tool(p.speaker) or is_call(p.speaker))]
+    for line in _previous_lines(previous):
+        label = starts_with_label(line)
+        if not (is_tool(label) or is_call(label)):
+            spoken.append(line[len(label) :])
+    return is_chinese("\n".join(spoken or [*(p.text for p in passages), previous]))
 
 
 def _candidates(
@@ -759,9 +765,7 @@ def _candidates(
             at += len(sentence.text)
     questioner: str | None = None
     for number, passage in enumerate(passages):
-        sentences = reading.sentences(passage.text, gap=passage.unread)
-        if sentences and is_counted_call(passage.speaker):
-            sentences = (Sentence(single_line(clean_text(passage.text)), sentences[0].kind),)
+        sentences = _sentences_of_passage(passage, reading)
         answers = questioner is not None and questioner != passage.speaker
         marks = _quote_marks(passage, sentences, chinese=chinese)
         for place, sentence in enumerate(sentences):
@@ -778,6 +782,40 @@ def _candidates(
             yield _candidate(prefix, read, message=number, speaker=passage.speaker, stress=stress)
         if sentences:
             questioner = passage.speaker if is_question(sentences[-1].text) else None
+
+
+def _sentences_of_passage(passage: Passage, reading: ReadCache) -> Sequence[Sentence]:
+    """Return the sentences of a message; a line of counted calls is one."""
+    sentences = reading.sentences(passage.text, gap=passage.unread)
+    if sentences and is_counted_call(passage.speaker):
+        return (Sentence(single_line(clean_text(passage.text)), sentences[0].kind),)
+    return _of_speaker(passage.speaker, sentences)
+
+
+def _of_speaker(speaker: str, sentences: Sequence[Sentence]) -> Sequence[Sentence]:
+    """Return the sentences of a speaker; the parts of a Chinese list are joined if the assistant gives it."""
+    spoken = role_of(speaker) == "assistant" and not is_call(speaker)
+    return _with_whole_lists(sentences) if spoken else sentences
+
+
+def _with_whole_lists(sentences: Sequence[Sentence]) -> Sequence[Sentence]:
+    """Return the sentences; parts of a short Chinese list that are separated by semicolons are joined to one sentence.
+
+    餐桌寄旧地址；沙发寄新地址。 is one answer, and its second part alone may not say what it is about.
+    """
+    joined: list[Sentence] = []
+    for sentence in sentences:
+        last = joined[-1] if joined else None
+        if (
+            last is not None
+            and last.text[-1] == "；"
+            and (last.kind, sentence.kind) == ("prose", "prose")
+            and len(last.text) + len(sentence.text) <= _LONGEST_LIST
+        ):
+            joined[-1] = replace(last, text=last.text + sentence.text)
+        else:
+            joined.append(sentence)
+    return joined if len(joined) < len(sentences) else sentences
 
 
 def _quote_marks(passage: Passage, sentences: Sequence[Sentence], *, chinese: bool) -> list[str]:
@@ -917,7 +955,7 @@ def _sentences_of(
     """
     label = starts_with_label(line)
     words = line[len(label) :]
-    sentences = reading.sentences(words)
+    sentences = _of_speaker(label.rstrip(" :："), reading.sentences(words))
     if sentences and is_counted_call(label):
         yield label, Sentence(words, sentences[0].kind)
         return

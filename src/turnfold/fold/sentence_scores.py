@@ -38,6 +38,9 @@ __all__ = (
 _SHORT_ANSWER = 2
 """Most words, facts not counted, of an answer that cannot be understood without its question, such as "yes, on Monday".
 """
+_BRIEF_ANSWER = 4
+"""Most words, facts not counted, of an assistant's answer without a name that is shown with its question, such as
+大约 4 公里，打车 15 元左右。"""
 _SHORT_ORDER = 5
 """Most words, facts not counted, of a user's order such as "lower it to 2,000", which the answer may repeat with its
 subject."""
@@ -113,22 +116,50 @@ def short_answers(pieces: Sequence[SummaryPiece]) -> dict[int, SentenceNeed]:
         first = at == 0 or piece.message != spoken_in or piece.role != spoken
         if first and question is not None and asked_in != spoken_in:
             question = None  # the question is older than the message before this one
+        asked = question if first and question is not None else None
+        if asked is not None and pieces[asked].role == piece.role:
+            asked = None
         if is_question(piece.text):
             question, asked_in = at, piece.message
-        elif piece.facts and piece.words <= (
-            _SHORT_ANSWER if piece.role != "user" else _SHORT_ORDER
-        ):
-            answers = (
-                first
-                and piece.words <= _SHORT_ANSWER
-                and question is not None
-                and pieces[question].role != piece.role
-            )
-            alone = _alone(pieces, at, question if answers else None, first=first)
-            if alone is not None:
-                found[at] = alone
+        elif (alone := _needed(pieces, at, asked, first=first)) is not None:
+            found[at] = alone
         spoken_in, spoken = piece.message, piece.role
     return found
+
+
+def _needed(
+    pieces: Sequence[SummaryPiece], at: int, asked: int | None, *, first: bool
+) -> SentenceNeed | None:
+    """Return what a statement needs to be understood, if it has too few words; `asked` is the question it answers."""
+    piece = pieces[at]
+    found: SentenceNeed | None = None
+    if piece.facts and piece.words <= (_SHORT_ANSWER if piece.role != "user" else _SHORT_ORDER):
+        found = _alone(pieces, at, asked if piece.words <= _SHORT_ANSWER else None, first=first)
+    elif asked is not None and _has_no_subject(piece):
+        found = SentenceNeed(asked, idle=False)
+    if found is None and piece.role == "user" and _points_back(piece):
+        return SentenceNeed(None, idle=True)
+    return found
+
+
+def _has_no_subject(piece: SummaryPiece) -> bool:
+    """Return True if an assistant's answer has values and few words, none of them a name."""
+    return (
+        piece.role == "assistant"
+        and piece.words <= _BRIEF_ANSWER
+        and _states_value(piece)
+        and not _has_name(piece)
+    )
+
+
+def _points_back(piece: SummaryPiece) -> bool:
+    """Return True if a user's short sentence says nothing without the message before it: 两个都修, "fix both"."""
+    return (
+        piece.words <= _SHORT_ANSWER
+        and not any(map(str.isdigit, piece.text))
+        and not _has_name(piece)
+        and _BACKWARD.search(piece.text) is not None
+    )
 
 
 def unnamed(pieces: Sequence[SummaryPiece]) -> dict[int, int | None]:
@@ -380,15 +411,16 @@ _REACTION = late_pattern(
       | i(?:\ can|['’]ll|\ will|['’]m\ able\ to)\ (?:help|assist|do\ that) | your\ \w+\ (?:\w+\ )?means?\b
       | (?:i['’]d|i\ would)\ be\ (?:happy|glad) | i\ (?:apologi[sz]e|understand|agree|see|appreciate) | thank | thanks\b
       | (?:hi|hello|hey|dear|sure|certainly|of\ course|absolutely|wow|ok(?:ay)?|got\ it|bye|goodbye|no\ problem)\b
-      | my\ pleasure | agreed\b[^a-z]*$ | exactly\b | totally\b | can['’]?t\ wait | see\ you | talk\ (?:to\ you\ )?soon
-      | looking\ forward | how\ (?:can|may)\ i | how\ are\ you | welcome\b )
+      | my\ pleasure | any\ ?time[.!]*$ | agreed\b[^a-z]*$ | exactly\b | totally\b | can['’]?t\ wait | see\ you
+      | talk\ (?:to\ you\ )?soon | looking\ forward | how\ (?:can|may)\ i | how\ are\ you | welcome\b )
     | [你您]好 | 大家好 | 谢谢 | 感谢 | 多谢 | 不客气 | 不用谢 | 没关系 | 没问题 | 好[的吧啊呀] | 收到 | 明白 | 知道了
     | 了解 | 嗯 | 哦 | 再见 | 拜拜 | 祝 | 希望.{0,12}(?:帮助|帮到|喜欢|[你您]) | 请问还有
     | 还有(?:什么|其他).{0,8}(?:帮|问题|需)
     | (?:如果|若)[您你]?.{0,4}(?:还有|有任何|有其他|需要) | 随时 | 很高兴 | 抱歉 | 对不起 | 不好意思 | 辛苦 | [早晚]上好
     | 下午好 | 太[好棒]了 | 真[好棒不的] | 听起来 | 听上去 | 这(?:真|很|太|都?是个?(?:很|非常)?好) | 加油 | 哈哈
     | 是[的啊] | 对[的啊] | 我(?:可以|能|会|来)(?:帮|为)[你您] | 当然 | 有什么.{0,8}(?:帮|吗) | 不用担心 | 别担心 | 没错
-    | 原来如此 | [你您](?:真|可以|应该|一定|很|说得)
+    | 那?[行好][吧啊呀的了]?\W*$ | (?:非常|十分|实在|真是)(?:抱歉|对不起|感谢|不好意思) | 原来如此
+    | [你您](?:真|可以|应该|一定|很|说得)
     """,
     re.IGNORECASE | re.VERBOSE,
 )
@@ -447,6 +479,12 @@ _PROPER = late_pattern(r"(?<=[a-z,;] )(?!I\b)[A-Z][\w’'-]+(?: [A-Z][\w’'-]+)
 _PRONOUN = late_pattern(
     r"(?:(?:He|She|It|They|This|That|These|Those)(?:['’]\w+)?\b|[他她它])", re.IGNORECASE
 )
+_BACKWARD = late_pattern(
+    r"^(?:好[的吧]?[，,]?)?(?:那就?|就)?(?:(?:[两三]个?|这[些个]?|它们?|全部?)都?|都|前者|后者|第[一二三]个)"
+    r"|\b(?:both|it|that|them|those|these|this|the (?:first|second|other|last) one)\b",
+    re.IGNORECASE,
+)
+"""Matches words that point to something in an earlier message."""
 _PERSON = late_pattern(r"[我咱你您]")
 _VALUES = frozenset({"number", "money", "date", "time"})
 _LEAD_IN = late_pattern(
@@ -465,6 +503,8 @@ _SELF = late_pattern(
 """Matches an assistant's statement about being an assistant ("As an AI, I can only …"), which is no rule."""
 _REACTION_FACTOR = 0.07
 """Highest factor for a reaction such as "that's great!"; so low that it never replaces another sentence."""
+_EMPTY_WORDS = 2
+"""An exclamation of at most this many words, without a fact or a name, is a reaction: "Any time!", 非常抱歉！"""
 _WHO_WEIGHT, _LIKES_WEIGHT = 1.5, 0.6
 _ENCODED_LENGTH = 100
 _SHORT_REACTION = 6
@@ -543,6 +583,9 @@ def _form_of_prose(words: str, hits: tuple[FactMatch, ...], terms: int, factor: 
         and not (who or likes or (own and terms > _SHORT_REACTION))
         and all(hit.kind in _WEAK for hit in hits)
     ):
+        return Form(min(0.15 * factor, _REACTION_FACTOR))
+    exclaims = words[-1] in "!！" and not (hits or own or proper_names(words))
+    if exclaims and own_words(words, hits) <= _EMPTY_WORDS:
         return Form(min(0.15 * factor, _REACTION_FACTOR))
     announces = words[-1] in ":：" or _LEAD_IN.search(words)
     if _SELF.search(words) or (announces and all(hit.kind in _WEAK for hit in hits)):

@@ -53,6 +53,8 @@ sentence."""
 _COMMON = 60
 """A word in more sentences than this says nothing about the subject; comparing all these sentences would take long."""
 _LEAST_PHONE = 7
+_BARE = "number|"
+"""Kind of a number without a unit."""
 _NEAR = 8
 """Number of sentences before and after a sentence in which the other half of a question and answer is searched for."""
 _VALUE_KINDS = frozenset({"date", "time", "money", "number", "id"})
@@ -71,6 +73,11 @@ _REJECTED = late_pattern(r"(?i:\b(?:instead|not?|from|than)\b)|不[行对是]|�
 _CORRECTION = late_pattern(
     r"(?i:\b(?:no|not|then|only|too|rather|better|use)\b)|不[行对]|要|太|只|不是|不用"
 )
+_MAKES = late_pattern(
+    r"(?i:\b(?:make\s+(?:it|that)|(?:chang|mov|rais|lower|reduc|increas)\w*\s+(?:it|that)\s+to))\s+\D{0,8}\d"
+    r"|(?:改|换|调|设|降|升|提高|加|减)(?:为|成|到|用)?\s*\d"
+)
+"""Matches words that set a value of something that was named before: "make it 12", 改成 12."""
 _SETTING = late_pattern(r"(?<![\w.-])(?:([A-Za-z]+[\d_]\w*)\s*[=:：]?|([A-Z]{3,})\s*=)\s*$")
 _SORT = late_pattern(r"(?<![^\W\d_])[^\W\d_]+(?=[-_ ]\d)")
 _THING = late_pattern(
@@ -254,7 +261,7 @@ def _read(text: str, hits: tuple[FactMatch, ...], is_tool: bool) -> _Read:  # no
 def _is_name(thing: str, hit: FactMatch) -> bool:
     """Return True if a word and the number after it name a thing, such as "release 4.2" or "migration 0097"."""
     word, _, number = thing.partition(" ")
-    if hit.kind != "number" or word in _NOT_NAMES:
+    if hit.kind != "number" or word in _NOT_NAMES or _CUE.search(word):
         return False
     unit = hit.key.partition("|")[2]
     return not unit or (unit not in _UNITS and ("." in number or number[0] == "0"))
@@ -390,23 +397,66 @@ def _is_confirmed(
 def _corrected(
     at: int, statements: Sequence[ToldSentence], read: Sequence[_Read | None]
 ) -> Iterator[int]:
-    """Yield the sentences of the assistant's message just before that a user's sentence corrects ("no, make it 50")."""
+    """Yield the sentences that a user's sentence corrects ("no, make it 50") without naming their subject.
+
+    They are in the assistant's message just before, and in the user's order that it confirms with the same value.
+    """
     said, new = statements[at], read[at]
     if not said.corrects or new is None or not (new.changes or _CORRECTION.search(said.text)):
         return
+    before = _end_of_message_before(at, statements)
+    bare = _MAKES.search(said.text) is not None
+    given_up: set[str] = set()
+    for place in _message_ending_at(before, statements, "assistant"):
+        old = read[place]
+        if old and (keys := _given_up(new, old, bare=bare)):
+            given_up |= keys
+            yield place
+        before = place - 1
+    if not bare:
+        return
+    while before >= 0 and at - before < _NEAR and statements[before].role in ("tool", "call"):
+        before -= 1
+    for place in _message_ending_at(before, statements, "user"):
+        old = read[place]
+        if old and not given_up.isdisjoint(_given_up(new, old, bare=bare)):
+            yield place
+
+
+def _end_of_message_before(at: int, statements: Sequence[ToldSentence]) -> int:
+    """Return the index of the last sentence of the message before that of sentence `at`; -1 if there is none."""
     before = at - 1
-    while before >= 0 and statements[before].message == said.message:
+    while before >= 0 and statements[before].message == statements[at].message:
         before -= 1
-    message = statements[before].message if before >= 0 else said.message
+    return before
+
+
+def _message_ending_at(last: int, statements: Sequence[ToldSentence], role: str) -> Iterator[int]:
+    """Yield the indexes of the sentences of a message with this role that ends with sentence `last`, last first."""
+    place = last
     while (
-        before >= 0
-        and statements[before].message == message
-        and statements[before].role == "assistant"
+        place >= 0
+        and statements[place].message == statements[last].message
+        and statements[place].role == role
     ):
-        old = read[before]
-        if old and any(kind in old.values and _differ(new, old, kind) for kind in new.values):
-            yield before
-        before -= 1
+        yield place
+        place -= 1
+
+
+def _given_up(new: _Read, old: _Read, *, bare: bool) -> set[str]:
+    """Return the values of `old` that `new`, which names no subject, replaces with others of the same kind.
+
+    A `bare` number ("make it 12") replaces a number with any unit, if it is the only one.
+    """
+    found: set[str] = set()
+    for kind in new.values:
+        if kind in old.values and _differ(new, old, kind):
+            found |= old.values[kind] - new.values[kind]
+    numbers = [kind for kind in old.values if kind.startswith("number|")]
+    if bare and _BARE in new.values and len(numbers) == 1 and len(old.values[numbers[0]]) == 1:
+        said = {key.partition("|")[0] for key in new.values[_BARE]}
+        found |= {key for key in old.values[numbers[0]] if key.partition("|")[0] not in said}
+    return found
 
 
 def _leaves_nothing(
@@ -423,6 +473,7 @@ def _other_facts(statements: Sequence[ToldSentence], before: int, at: int) -> bo
     return any(
         (hit.kind, hit.key) not in told
         and _value_kind(text, hit) not in (*kinds, "weekday", "time")
+        and not (_BARE in kinds and hit.kind == "number")
         for hit in statements[before].hits
         if hit.kind not in ("constraint", "decision")
     )
