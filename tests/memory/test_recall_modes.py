@@ -172,7 +172,9 @@ def test_an_unknown_mode_is_refused(tmp_path: Path, name: str) -> None:
         ([2.2], False, 0),
         ([2.2], True, 1),  # a question gets the best there is
         ([5.0, 2.4, 1.9], False, 2),
-        ([5.0, 2.4, 1.9, 1.3], True, 4),
+        ([5.0, 2.4, 1.9, 1.3], True, 2),  # beside a good match a weak one only fills room
+        ([2.2, 1.9, 0.6], True, 2),
+        ([60.0, 4.0, 3.0, 1.3], True, 3),
         ([60.0, 4.0, 3.0, 1.3], False, 2),
         ([], True, 0),
     ],

@@ -8,6 +8,7 @@ import pytest
 
 from turnfold import Budget, Memory
 from turnfold.memory import Session
+from turnfold.records import Message, ToolCall, tool
 from turnfold.search import Recalled
 from turnfold.window import Section
 
@@ -196,3 +197,73 @@ def test_of_entries_with_the_same_words_the_newer_is_first(
         session = told(memory, old, "Noted.", new, "Noted, too.", turns=3)
         assert [each.message.text for each in session.recall(question, limit=2)] == [new, old]
         assert session.recall(past, limit=1)[0].message.text == old
+
+
+IDLE = {
+    "en": ("One moment, please.", "You're welcome. Anything else I can do for you?", "Thanks!"),
+    "zh": ("好的，我帮您查一下，请稍等。", "不客气，还有其他可以帮您的吗？", "谢谢"),
+}
+LAMPS = {
+    "en": ("Which lamp did the kitchen get?", "The kitchen got the lamp Sirius, 84 EUR."),
+    "zh": ("厨房装的是哪盏灯？", "厨房装的是天狼星灯，84 元。"),
+}
+
+
+@pytest.mark.parametrize("language", IDLE)
+def test_no_formalities_come_back_beside_an_answer(language: str) -> None:
+    wait, welcome, thanks = IDLE[language]
+    asked, answer = LAMPS[language]
+    with small() as memory:
+        session = told(memory, asked, wait, asked, answer, thanks, welcome, language=language)
+        shown = tail(session, asked)
+        assert answer in shown
+        assert not any(each in shown for each in IDLE[language])
+
+
+def test_tool_output_does_not_change_the_language_of_what_is_brought_back() -> None:
+    listing = "\n".join(
+        f"def handler_{number}(request, session): return {number}" for number in range(30)
+    )
+    with small() as memory:
+        session = memory.session("one")
+        session.user("支付回调的处理函数在哪个文件？")
+        session.add(
+            Message("assistant", [ToolCall(id="a", name="read", arguments="{}")]),
+        )
+        session.add(tool(listing, tool_call_id="a"))
+        session.assistant("在 callbacks.py 里，支付回调由 handler_7 处理。")
+        for number in range(30):
+            session.user(CHAIRS["zh"][0].format(number))
+            session.context()
+            session.assistant(CHAIRS["zh"][1].format(number))
+        shown = tail(session, "支付回调由哪个 handler 处理？")
+        assert "handler_7" in shown
+        assert "先前对话中可能与当前有关的原文" in shown
+        assert "[turn" not in shown
+        assert "助手：在 callbacks.py 里" in shown
+
+
+MOVED = {
+    "en": (
+        "I'm moving. From May 10 on please send things to my new address: 88 Quayside Court, Bath.",
+        "Send the chairs to the new address, I'll have moved by then.",
+        "Where will the chairs be sent?",
+        "88 Quayside Court",
+    ),
+    "zh": (
+        "对了，我要搬家了，5 月 10 号以后寄到新地址：滨江区江南大道 588 号 1203。",
+        "椅子就寄新地址吧，那时候我已经搬了。",
+        "我的椅子会寄到哪里？",
+        "江南大道 588 号",
+    ),
+}
+
+
+@pytest.mark.parametrize("language", MOVED)
+def test_what_was_replaced_is_shown_if_its_value_stands_nowhere_else(language: str) -> None:
+    said, later, asked, value = MOVED[language]
+    with Memory("sqlite://", model="gpt-4o", budget=Budget(max_tokens=1_200)) as memory:
+        session = told(memory, said, "OK.", later, "OK.", language=language)
+        session.user(asked)
+        sent = "\n".join(message.text for message in session.context().messages)
+        assert value in sent

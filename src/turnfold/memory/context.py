@@ -72,12 +72,11 @@ _FENCED_TRIES = 12
 because other processes may write all the time."""
 _MAX_FOLDS = 6
 """Most folds (compactions) made for one context; after each of them the context is built again."""
-_RECENT_ENTRIES = 48
-"""If the room for recalled passages is larger than the window, room that no match fills is filled with the newest
-entries before the window, at most this many."""
 _SMALL_BUDGET = 2_000
 """Tokens that a running tool loop needs for itself; of the tokens beyond these, recalled passages may take a
 quarter."""
+_VALUE = re.compile(r"\d|\S@\S")
+"""Matches a value, such as a number or an e-mail address."""
 _NATIVE_SHARE = 0.9
 """Share of the tokens at which turnfold would fold: at this share the provider is asked to compact, so that it acts
 first."""
@@ -723,7 +722,7 @@ class ContextBuilder:
                 return True
             if self.rules.is_confirmation(entry.seq, entry.message):
                 return automatic
-            return automatic and self.rules.is_outdated(entry)
+            return automatic and self._is_replaced(entry)
 
         return await self.recaller.passages(
             self._recall_query(request, window),
@@ -735,7 +734,23 @@ class ContextBuilder:
             automatic=automatic and not self._has_folded_steps(window, window.turn_seq),
             shown=shown,
             question=opener if opener == window.turn_seq and not request.query else 0,
-            recent=_RECENT_ENTRIES if window.tokens(largest=room) < room and automatic else 0,
+            turns=window.turns if window.tokens(largest=room) < room and automatic else None,
+        )
+
+    def _is_replaced(self, entry: Entry) -> bool:
+        """Return True if an entry says only what the user later replaced or withdrew, and no value is lost without it.
+
+        "Send it to the new address" may replace a rule, but does not say the address: then the entry is shown, marked.
+        """
+        if not self.rules.is_outdated(entry):
+            return False
+        found = Recalled(entry.seq, entry.turn, entry.message, entry.created, 0.0)
+        (marked,) = self.rules.marked([found])
+        has_later = marked.outdated.endswith(("”", '"'))
+        return not (
+            has_later
+            and _VALUE.search(entry.message.text) is not None
+            and _VALUE.search(marked.outdated) is None
         )
 
     def _recall_limit(

@@ -315,11 +315,20 @@ class LiveWindow:
         return any(message.role == "tool" for message in self._transcript.messages[-_NEWEST:])
 
     @property
-    def longest_loop(self) -> int:
-        """Most tokens that a turn of the window with tool calls took after its question; 0 if none called a tool."""
+    def turns(self) -> int:
+        """Number of turns that begin in the window."""
+        return len(self._first_spans())
+
+    def _first_spans(self) -> list[int]:
+        """Return the index of the first span of each turn that begins in the window."""
         transcript = self._transcript
         first = transcript.span_at(self._position_of(self.anchor))
-        turns = [turn for turn in transcript.grouper.turns if turn >= first]
+        return [turn for turn in transcript.grouper.turns if turn >= first]
+
+    @property
+    def longest_loop(self) -> int:
+        """Most tokens that a turn of the window with tool calls took after its question; 0 if none called a tool."""
+        transcript, turns = self._transcript, self._first_spans()
         longest = 0
         for turn, after in pairwise([*turns, transcript.spans]):
             messages = transcript.messages[

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from turnfold.budget import Budget
 from turnfold.errors import InvalidOption
 from turnfold.records import Entry, Message, PinNote, StateNote, check_text, user
-from turnfold.search import Recalled, passages_text
+from turnfold.search import Recalled, are_chinese, passages_text
 from turnfold.text import FenceNote, fence, indented, json_line, with_continuation_note
 from turnfold.tokens import TokenCounter
 from turnfold.window import PINNED, pins_too_large
@@ -172,4 +172,5 @@ def recalled_text(recalled: Sequence[Recalled]) -> str:
     if not recalled:
         return ""
     text = passages_text(recalled)
-    return fence(text, label="recalled", note=with_continuation_note(_RECALLED, text))
+    note = with_continuation_note(_RECALLED, text)
+    return fence(text, label="recalled", note=note.zh if are_chinese(recalled) else note.en)

@@ -33,11 +33,13 @@ from turnfold.search import (
     Snippet,
     Within,
     answers_first,
+    asks_for_summary,
     company,
     covers,
     fill,
     fuse,
     fused_parts,
+    idle_entries,
     is_courtesy,
     is_follow_up,
     is_question,
@@ -68,6 +70,11 @@ _MOST_READ = 128 << 20
 """Most bytes of the entries from which a recall chooses; twice as many are read as it returns."""
 _READ_AT_ONCE = 40
 """Number of matches that one request reads."""
+_RECENT_ENTRIES = 48
+"""Most entries that are shown only because they are recent."""
+_RECENT_TURNS, _FOLLOWED_TURNS = 8, 16
+"""Number of turns that a model sees, with those of the window, if room is left: after any message, and after one that
+refers to what was said last."""
 _RECENT_SCORE = 1e-6
 """Score of an entry that is shown only because it is recent; below the score of any match."""
 _FOLLOWED_SHARE = 0.8
@@ -301,14 +308,14 @@ class Recaller:
         shown: Callable[[Entry], bool] = lambda _: False,
         question: int = 0,
         within: Within = ALL_ENTRIES,
-        recent: int = 0,
+        turns: int | None = None,
     ) -> list[Recalled]:
         """Return the best matches between two log positions, with their neighbours, in log order.
 
         `measure` of the result is at most `tokens`. With `automatic` (the user's message is the query) only entries
-        that match well are returned, none for a courtesy such as "thanks!", and only the newest for a follow-up such as
-        "why?". Entries for which `shown` is true, and the entry `question`, the query itself, are left out. The newest
-        `recent` entries fill room that is left.
+        that match well and say something are returned, none for a courtesy such as "thanks!", and only the newest for a
+        follow-up such as "why?". Entries for which `shown` is true, and the entry `question`, the query itself, are
+        left out. With `turns`, how many the model sees anyway, newest entries fill room that is left (see `_newest`).
         """
         terms = await terms_of_query(query, self.config.runtime)
         follows = automatic and is_follow_up(query)
@@ -331,10 +338,9 @@ class Recaller:
         )
         entries.pop(question, None)
         if automatic:
-            asked, units = is_question(query), bool(found.meaning.near)
-            recent = 0 if asked and covers(entries, places, found.terms) else recent
-            places = relevant_places(places, entries=head.seq, question=asked, in_units=units)
-        newest = await self._read(max(stop - recent, after + 1), stop - 1) if recent else []
+            places, answered = _relevant(query, places, entries, found, head)
+            turns = None if answered else turns
+        newest = await self._newest(query, stop, after=after, turns=turns)
         choose = partial(
             self._choose,
             places,
@@ -345,10 +351,23 @@ class Recaller:
             tokens=tokens,
             measure=lambda found: measure(self._in_zone(found)),
             shown=shown,
+            idle=automatic,
             after=after,
             before=stop,
         )
         return self._in_zone(await self._off_the_loop(choose, [*entries.values(), *newest]))
+
+    async def _newest(self, query: str, stop: int, *, after: int, turns: int | None) -> list[Entry]:
+        """Return the newest entries before `stop` that may fill room; the model sees `turns` anyway (None: no fill).
+
+        It then sees eight turns, or sixteen with a follow-up. If the message asks for a summary, all may fill room.
+        """
+        most = _FOLLOWED_TURNS if is_follow_up(query) else _RECENT_TURNS
+        every = asks_for_summary(query)
+        if turns is None or (turns >= most and not every):
+            return []
+        read = await self._read(max(stop - _RECENT_ENTRIES, after + 1), stop - 1)
+        return [entry for entry in read if every or entry.turn > read[-1].turn + turns - most]
 
     async def _off_the_loop(
         self, choose: Callable[[], list[Recalled]], read: Sequence[Entry]
@@ -403,11 +422,17 @@ class Recaller:
         tokens: int,
         measure: Callable[[Sequence[Recalled]], int],
         shown: Callable[[Entry], bool],
+        idle: bool,
         after: int,
         before: int,
     ) -> list[Recalled]:
-        """Choose the entries that `passages` returns, within `tokens`: those at `places` first, then the `newest`."""
-        able = {seq: entry for seq, entry in entries.items() if not shown(entry)}
+        """Choose the entries that `passages` returns, within `tokens`: those at `places` first, then the `newest`.
+
+        If `idle`, entries that say nothing are left out.
+        """
+        hidden = {seq for seq, entry in entries.items() if shown(entry)}
+        left_out = hidden | idle_entries(entries, hidden) if idle else hidden
+        able = {seq: entry for seq, entry in entries.items() if seq not in left_out}
         others = [each for each in newest if each[0] not in dict(places)]
         return fill(
             [*places, *others],
@@ -599,6 +624,19 @@ class Recaller:
         if not ranges:
             return []
         return await config.store.read_ranges(config.scope, self.cache.conversation, ranges)
+
+
+def _relevant(
+    query: str,
+    places: Sequence[tuple[int, float]],
+    entries: Mapping[int, Entry],
+    found: _Found,
+    head: Head,
+) -> tuple[list[tuple[int, float]], bool]:
+    """Return the places that are worth showing, and whether one of them has most words of a question."""
+    asked, units = is_question(query), bool(found.meaning.near)
+    answered = asked and covers(entries, places, found.terms)
+    return relevant_places(places, entries=head.seq, question=asked, in_units=units), answered
 
 
 def _recent_score(entry: Entry, stop: int, *, follows: bool) -> float:

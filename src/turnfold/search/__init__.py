@@ -14,7 +14,12 @@ from turnfold.search.filters import (
     marks_of_text,
     required_marks,
 )
-from turnfold.search.messages_without_topic import is_courtesy, is_follow_up
+from turnfold.search.messages_without_topic import (
+    asks_for_summary,
+    idle_entries,
+    is_courtesy,
+    is_follow_up,
+)
 from turnfold.search.ranking import (
     MOST_CANDIDATES,
     Candidate,
@@ -35,6 +40,7 @@ from turnfold.search.recalled_passages import (
     Recalled,
     Snippet,
     answers_first,
+    are_chinese,
     company,
     covers,
     fill,
@@ -66,6 +72,8 @@ __all__ = (
     "ToolNames",
     "Within",
     "answers_first",
+    "are_chinese",
+    "asks_for_summary",
     "choosing_terms",
     "company",
     "covers",
@@ -73,6 +81,7 @@ __all__ = (
     "findable",
     "fuse",
     "fused_parts",
+    "idle_entries",
     "is_courtesy",
     "is_follow_up",
     "is_question",

@@ -1,8 +1,8 @@
 """Recalled passages: choose the search results that a model is shown under a token limit, and write them as text.
 
-Relevance: a search always finds something. If the user's message is a question, every match may be shown, because much
-of what an answer needs matches only weakly. Other messages rarely need anything old: for them a match is shown only if
-its score reaches a share of what one rare word shared by chance is worth, and a share of the best score. So one rare
+Relevance: a search always finds something. A match is shown only if its score reaches a share of what one rare word
+shared by chance is worth, and a share of the best score. If the user's message is a question, these shares are low,
+because much of what an answer needs matches only weakly. Other messages rarely need anything old: for them one rare
 term of the message is enough, and several common ones are not. Neighbours share scores. Room that no relevant entry
 needs stays free.
 
@@ -41,6 +41,7 @@ from typing import NamedTuple
 from turnfold._lazy_loading import late_pattern
 from turnfold.errors import InvalidOption
 from turnfold.records import Entry, Message
+from turnfold.search.messages_without_topic import is_brief
 from turnfold.search.term_matches import Occurrence, QueryTerms, occurrences
 from turnfold.text import (
     RUN,
@@ -66,6 +67,7 @@ __all__ = (
     "Recalled",
     "Snippet",
     "answers_first",
+    "are_chinese",
     "company",
     "covers",
     "excerpt",
@@ -329,10 +331,17 @@ _WORDS = {
 def passages_text(recalled: Sequence[Recalled]) -> str:
     """Return the text that shows these entries to a model, in log order, with their turns and times.
 
-    Turns and speakers are named in Chinese if most of the text is.
+    Turns and speakers are named in Chinese if the people speak Chinese.
     """
-    words = _WORDS[is_chinese(" ".join(entry.shown[:_LONGEST_QUERY] for entry in recalled))]
+    words = _WORDS[are_chinese(recalled)]
     return "\n".join(_lines(sorted(recalled, key=lambda entry: entry.seq), words))
+
+
+def are_chinese(recalled: Iterable[Recalled]) -> bool:
+    """Return True if most words of these entries are Chinese; tool output counts only if there is nothing else."""
+    every = list(recalled)
+    spoken = [entry for entry in every if entry.message.role != "tool"] or every
+    return is_chinese(" ".join(entry.shown[:_LONGEST_QUERY] for entry in spoken))
 
 
 def _entry_text(recalled: Recalled, words: _Words) -> str:
@@ -374,9 +383,8 @@ class _Floor(NamedTuple):
     """Least score of a shown match, as a share of the best score."""
 
 
-_FOR_QUESTION = _Floor(0.0, 0.0)
-"""Limits for a question: every match is shown. With 0.3 and 0.1, up to 4 % of the evidence in the benchmark MemoryBank
-was lost."""
+_FOR_QUESTION = _Floor(0.5, 0.3)
+"""Limits for a question. With 0.8 and 0.4, 2 % of the evidence in the benchmark LoCoMo was lost at 4,000 tokens."""
 _FOR_OTHERS = _Floor(0.5, 0.4)
 _MOST_BEST = 2.0
 """To choose which matches are shown, the best score counts at most as much as this many rare words that are shared by
@@ -414,14 +422,17 @@ def relevant_places(
     """Return the ranked entries, as (seq, score), that are worth showing although nobody asked for them.
 
     `entries` is the number of entries searched. Scores by words are compared with its logarithm; with `in_units` they
-    already are (see `fuse`). For a question all matches are worth showing.
+    already are (see `fuse`). Then all matches of a question are worth showing: nearness in meaning has low scores.
     """
+    if question and in_units:
+        return list(places)
     floor = _FOR_QUESTION if question else _FOR_OTHERS
     unit = 1.0 if in_units else math.log(max(entries, 1) + 1)
     best = max((score for _, score in places), default=0.0)
-    least = max(floor.of_chance * unit, floor.of_best * min(best, _MOST_BEST * unit))
-    if not question and best < _FOR_OTHERS.of_chance * unit:
-        return []
+    chance, share = floor.of_chance * unit, floor.of_best * min(best, _MOST_BEST * unit)
+    if best < chance:
+        return [(seq, score) for seq, score in places if score >= share] if question else []
+    least = max(chance, share)
     return [(seq, score) for seq, score in places if score >= least]
 
 
@@ -519,9 +530,6 @@ def is_searchable(terms: Iterable[str]) -> bool:
 
 _ASKED = late_pattern(r"[?？][\s\W]*$|(?:吗|呢|么)[\s\W]*$")
 """Matches the end of a text that ends with a question."""
-_FEW_WORDS = 3
-"""Most words (two Chinese characters count as one) of a reply such as "the blue one" that says nothing without its
-question."""
 _ANSWERED_WITHIN = 8
 """Most entries after a question in which its answer is searched for, because tool calls and results come between."""
 
@@ -538,7 +546,7 @@ def company(entries: Mapping[int, Entry], *, after: int, before: int) -> dict[in
             continue
         text = entry.message.text
         others: list[int] = []
-        if entry.message.role == "user" and _ASKED.search(text[-_LONGEST_END:]):
+        if entry.message.role == "user" and _asks(text):
             others += _answer(entry, entries, before)
         if seq - 1 > after and is_brief(text):
             before_it = entries.get(seq - 1)
@@ -549,6 +557,16 @@ def company(entries: Mapping[int, Entry], *, after: int, before: int) -> dict[in
     return needed
 
 
+def _asks(text: str) -> bool:
+    """Return True if a message ends with a question, or is a short one with no question mark: 有没有积分什么的."""
+    if _ASKED.search(text[-_LONGEST_END:]):
+        return True
+    most = _LONGEST_BARE_QUESTION // 2 if is_chinese(text) else _LONGEST_BARE_QUESTION
+    return len(text) <= most and is_question(text)
+
+
+_LONGEST_BARE_QUESTION = 60
+"""Most characters of a question without a question mark; half as many in Chinese."""
 _LONGEST_END = 80
 """Number of characters at the end of a message in which a question is looked for."""
 
@@ -567,14 +585,6 @@ def _answer(question: Entry, entries: Mapping[int, Entry], before: int) -> list[
         if entry.message.role == "assistant" and entry.message.text.strip():
             return [seq]
     return [0]
-
-
-def is_brief(text: str) -> bool:
-    """Return True if a text has so few words that it cannot be understood without the message it replies to."""
-    if len(text) > 16 * _FEW_WORDS:
-        return False
-    runs = RUN.findall(plain_text(text))
-    return sum(len(run) / 2 if is_cjk(run) else 1 for run in runs) <= _FEW_WORDS
 
 
 _HEADING = 8
