@@ -243,3 +243,11 @@ def test_a_summary_of_a_chinese_coding_session_is_chinese() -> None:
     ]
     summary = extract_summary(passages_of(messages), limit=60, count=tokens)
     assert "助手：脚本写好了" in summary
+
+
+@pytest.mark.parametrize(
+    ("question", "kept"), [("哪年出生的？", False), ("门卫室的电话几点打得通？", True)]
+)
+def test_a_value_whose_question_names_nobody_gives_way(question: str, *, kept: bool) -> None:
+    said = talk(("user", question), ("assistant", "1955年5月18日。"), ("user", PADDING["zh"]))
+    assert ("1955" in extract_summary(said, limit=90, count=tokens)) is kept

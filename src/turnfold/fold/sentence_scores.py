@@ -214,6 +214,11 @@ def _alone(
     if _is_repeated(pieces, at) or (question is None and _is_echo(pieces, at)):
         return SentenceNeed(None, idle=True)
     if question is not None:
+        asked = pieces[question]
+        # 哪年出生的？ 1955年05月18日。 tells of nobody.
+        nobody = asked.words <= _SHORT_ANSWER and not (_has_name(asked) or _has_name(piece))
+        if nobody and not piece.words and _CHINESE.search(asked.text):
+            return SentenceNeed(None, idle=True)
         return SentenceNeed(question, idle=False)
     values = all(fact.partition("\0")[0] in _VALUES for fact in piece.facts)
     if first and values and piece.role == "assistant" and not piece.words:
