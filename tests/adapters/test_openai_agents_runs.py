@@ -15,6 +15,7 @@ from agents import (
     Agent,
     RunHooks,
     Runner,
+    UserError,
     function_tool,
 )
 from agents.testing import ScriptedModel
@@ -40,6 +41,7 @@ from turnfold.adapters.openai_agents import (
     turnfold_run,
 )
 from turnfold.adapters.openai_agents import items as items_module
+from turnfold.adapters.openai_agents import run as run_module
 from turnfold.adapters.openai_agents.run import ItemsView
 
 LARGE = Budget(max_tokens=200_000)
@@ -169,6 +171,98 @@ def test_a_run_that_fails_leaves_what_it_said_and_the_next_one_goes_on(streamed:
         await check_prompt(model.calls[-1], agent, memory.session("s"))
         shapes = [item.get("type", item.get("role")) for item in model.calls[-1].input]
         assert shapes == ["user", "function_call", "function_call_output", "user"]
+
+    with_memory(work)
+
+
+def paying(end: str, *, approved: bool) -> tuple[Agent[Any], ScriptedModel, asyncio.Event]:
+    """An agent that pays while another tool still works; that tool goes on for ever, or fails."""
+    paid, waiting = asyncio.Event(), asyncio.Event()
+
+    @function_tool(needs_approval=approved)
+    async def pay() -> str:
+        """Pay."""
+        paid.set()
+        return "paid 付款"
+
+    @function_tool(needs_approval=approved, failure_error_function=None)
+    async def wait() -> str:
+        """Never comes back."""
+        await paid.wait()
+        await asyncio.sleep(0.01)
+        waiting.set()
+        await (asyncio.Event().wait() if end == "cancelled" else asyncio.sleep(0))
+        raise ConnectionError("line cut")
+
+    script = [[thought(1), called("wait", 1), called("pay", 2)], [said("A", 1)], [said("B", 2)]]
+    model = ScriptedModel(script)
+    return agent_of(model, pay, wait), model, waiting
+
+
+@pytest.mark.parametrize("end", ["cancelled", "failed"])
+@pytest.mark.parametrize("approved", [False, True])
+@both
+def test_what_a_tool_did_before_its_run_was_cancelled_is_in_the_log_once(
+    streamed: bool,  # noqa: FBT001
+    approved: bool,  # noqa: FBT001
+    end: str,
+) -> None:
+    async def work(memory: AsyncMemory) -> None:
+        agent, model, waiting = paying(end, approved=approved)
+        given: Any = "Pay!"
+        if approved:
+            first = await run_either(streamed, agent, given, **turnfold_run(memory, "s"))
+            given = first.to_state()
+            for each in first.interruptions:
+                given.approve(each)
+        run = asyncio.ensure_future(run_either(streamed, agent, given, **turnfold_run(memory, "s")))
+        await waiting.wait()
+        if end == "cancelled":
+            run.cancel()
+        with pytest.raises((asyncio.CancelledError, UserError)):
+            await run
+        for question in ("And?", "Well?"):
+            await run_either(streamed, agent, question, **turnfold_run(memory, "s"))
+            await check_prompt(model.calls[-1], agent, memory.session("s"))
+            told = [
+                item["output"]
+                for item in model.calls[-1].input
+                if item.get("type") == "function_call_output" and item["call_id"] == "call_2"
+            ]
+            assert told == ["paid 付款"]
+        items = await TurnfoldSession(memory, "s").get_items()
+        assert [item.get("call_id") for item in items].count("call_2") == 2  # the call, its result
+        results = [
+            part for one in await memory.session("s").history() for part in one.message.results
+        ]
+        assert [one.call_id for one in results] == ["call_2"]
+
+    with_memory(work)
+
+
+def test_outputs_are_stored_in_the_order_of_their_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(memory: AsyncMemory) -> None:
+        async def order(name: str) -> list[str]:
+            second = asyncio.Event()
+
+            @function_tool
+            async def look(at: int) -> str:
+                """Look at a place."""
+                if at > 1:
+                    second.set()
+                await second.wait()
+                await asyncio.sleep(0 if at > 1 else 0.005)
+                return "sea"
+
+            calls = [called("look", number, f'{{"at": {number}}}') for number in (1, 2)]
+            agent = agent_of(ScriptedModel([calls, [said("done")]]), look)
+            await Runner.run(agent, "Look.", **turnfold_run(memory, name))
+            log = await memory.session(name).history()
+            return [result.call_id for one in log for result in one.message.results]
+
+        assert await order("s") == ["call_1", "call_2"]
+        monkeypatch.setattr(run_module, "_WAIT_FOR_EARLIER", 0)
+        assert await order("sabotaged") == ["call_2", "call_1"]
 
     with_memory(work)
 

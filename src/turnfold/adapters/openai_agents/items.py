@@ -285,8 +285,8 @@ class RunItems:
         """Keys of the user's input items that turnfold stored before the SDK asked to store them. The SDK's copy is
         then skipped."""
         self._claims_on_response: Counter[str] = Counter()
-        """Keys of response items that turnfold stored before the SDK asked to store them. The SDK's copy is then
-        skipped."""
+        """Keys of items of the last response, and of outputs of its tools, that turnfold stored before the SDK asked to
+        store them. The SDK's copy is then skipped."""
         self._sent: list[TResponseInputItem] = []
         """The items that the SDK last sent to a model; all of them are stored."""
         self._sent_known: list[_KnownItem] = []
@@ -319,6 +319,10 @@ class RunItems:
     def stored_response(self, items: _Items) -> None:
         """Record that a response's items are in the log before the SDK adds them, so that they are not stored again."""
         self._claims_on_response = _counted(items)
+
+    def stored_output(self, item: TResponseInputItem) -> None:
+        """Record that a tool's output is in the log before the SDK adds it, so that it is not stored again."""
+        self._claims_on_response[_key(item)] += 1
 
     def unclaimed(self, items: _Items) -> list[TResponseInputItem]:
         """Return the items that the SDK adds and that are not stored yet; each item stored ahead is skipped once."""

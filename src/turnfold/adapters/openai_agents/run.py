@@ -2,7 +2,7 @@
 
 Three extension points of the SDK are used, and none of them changes the agent or the run's result: a session that
 stores the items, a filter that replaces the input of a model call, and hooks that store a response before its tools run
-and record the usage.
+and each output when its tool has ended, and record the usage.
 
 The tool `recall_context` holds no session, because tools belong to an agent and agents are shared by runs: it answers
 from the memory of the run that calls it. Adding it in a run's hooks would change the agent under every other run, which
@@ -25,9 +25,10 @@ import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, count
-from typing import Any, NamedTuple, TypedDict, cast
+from typing import Any, Final, NamedTuple, TypedDict, cast
 
 from agents import (
     Agent,
@@ -35,6 +36,7 @@ from agents import (
     AgentOutputSchema,
     FunctionTool,
     Handoff,
+    ItemHelpers,
     ModelResponse,
     RunConfig,
     RunContextWrapper,
@@ -93,7 +95,7 @@ from turnfold.memory import (
 from turnfold.records import Message, ToolCall, Usage
 from turnfold.records import system as system_message
 from turnfold.window import Context
-from turnfold.wire import JsonObject, list_of, text_at
+from turnfold.wire import JsonObject, list_of, object_of, text_at
 
 __all__ = (
     "ItemsView",
@@ -571,6 +573,7 @@ class TurnfoldHooks(RunHooks[Any]):
             await self._step.store()
         if call := _call_id(context):
             self._view.session.run.open_calls.add(call)
+            self._step.tool_started(call)
             self._give_own_view(context, call)
         session = self._view.session
         if session.pending.has_rules and isinstance(context, ToolContext):
@@ -580,7 +583,10 @@ class TurnfoldHooks(RunHooks[Any]):
     async def on_tool_end(
         self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool, result: object
     ) -> None:
-        """Remove the tool call from the running calls, and keep its result until it is remembered as a finding."""
+        """Remove the tool call from the running calls, and store its result.
+
+        The SDK adds results only when all tools of the response have ended, and none if the run is cancelled before.
+        """
         session, call = self._view.session, _call_id(context)
         session.run.open_calls.discard(call)
         if session.pending.has_rules:
@@ -588,6 +594,10 @@ class TurnfoldHooks(RunHooks[Any]):
                 session.pending.failed(call)
             withheld = self._may_reject(agent)
             await session.off_loop(session.pending.ended(call, result, may_be_withheld=withheld))
+        item = None if self._may_reject(agent) else _output_item(context, tool, result)
+        if item is not None:
+            await self._step.store_output(call, item)
+        self._step.tool_ended(call)
         await self._theirs.on_tool_end(context, agent, tool, result)
 
     def _may_reject(self, agent: Agent[Any]) -> bool:
@@ -619,14 +629,23 @@ class TurnfoldHooks(RunHooks[Any]):
         await self._theirs.on_handoff(context, from_agent, to_agent)
 
 
+_WAIT_FOR_EARLIER: Final = 0.1
+"""Seconds that the output of a tool waits for those of earlier calls, to be stored after them."""
+
+
 class _Step:
-    """A model response with tool calls, stored once before the first tool runs; the tools may run in parallel."""
+    """A model response with tool calls, stored once before the first tool runs; the tools may run in parallel.
+
+    The output of each tool is stored when the tool has ended.
+    """
 
     def __init__(self, session: TurnfoldSession, items: tuple[TResponseInputItem, ...]) -> None:
         self._session = session
         self._items = items
         self._stored_before = session.run.times_stored(items)
         self._storing: asyncio.Future[None] | None = None
+        self._running: dict[str, asyncio.Event] = {}
+        """Id of each tool call that has started -> event that is set when its output is stored."""
 
     async def store(self) -> None:
         session = self._session
@@ -637,6 +656,42 @@ class _Step:
             self._storing = asyncio.ensure_future(session.add_response_ahead(self._items))
         # The cancellation of one tool must not cancel the write, for which other tools wait.
         await asyncio.shield(self._storing)
+
+    def tool_started(self, call: str) -> None:
+        self._running[call] = asyncio.Event()
+
+    def tool_ended(self, call: str) -> None:
+        if call in self._running:
+            self._running[call].set()
+
+    async def store_output(self, call: str, item: TResponseInputItem) -> None:
+        """Store a tool's output; also if the run is cancelled meanwhile, because the tool has done its work."""
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_WAIT_FOR_EARLIER):
+                    for event in self._before(call):
+                        await event.wait()
+        finally:
+            await asyncio.shield(asyncio.ensure_future(self._session.add_output_ahead(item)))
+
+    def _before(self, call: str) -> list[asyncio.Event]:
+        """Return the events of the calls that come before a call in the response."""
+        fields = map(object_of, self._items)
+        order = [text_at(one, "call_id") for one in fields if one]
+        earlier = order[: order.index(call)] if call in order else []
+        return [self._running[one] for one in earlier if one in self._running]
+
+
+def _output_item(
+    context: RunContextWrapper[Any], tool: Tool, result: object
+) -> TResponseInputItem | None:
+    """Return a function tool's output as the item that the SDK will add; None if only the SDK can make the item."""
+    if not isinstance(context, ToolContext) or not isinstance(tool, FunctionTool):
+        return None
+    call = context.tool_call
+    if call is None or tool.output_json_schema is not None:
+        return None
+    return cast("TResponseInputItem", ItemHelpers.tool_call_output_item(call, result))
 
 
 def _call_id(context: RunContextWrapper[Any]) -> str:

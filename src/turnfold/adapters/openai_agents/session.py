@@ -48,7 +48,7 @@ _TRIES: Final = 16
 _STORED_AGAIN: Final = 5_000
 """The most entries that pops in a row store again; it bounds what it costs to undo a long turn item by item."""
 _STORED_AHEAD: Final = "openai_agents:"
-"""Prefix of the client ids of responses that turnfold stored before the SDK added them."""
+"""Prefix of the client ids of responses and tool outputs that turnfold stored before the SDK added them."""
 
 
 class TurnfoldSession:
@@ -143,8 +143,14 @@ class TurnfoldSession:
 
     async def add_response_ahead(self, items: Sequence[TResponseInputItem]) -> None:
         """Store a response's items before its tools run; the SDK adds them only afterwards."""
-        await self.off_loop(self._append_named(records_of(items)))
+        self._ahead = []
+        self._ahead = await self.off_loop(self._append_named(records_of(items)))
         self.run.stored_response(items)
+
+    async def add_output_ahead(self, item: TResponseInputItem) -> None:
+        """Store a tool's output when the tool has ended; the SDK adds it only if all tools of the response end well."""
+        await self.off_loop(self._append_named(records_of([item])))
+        self.run.stored_output(item)
 
     async def resume(self) -> None:
         """Begin to track a run that the SDK resumes, because it does not call `get_items`."""
@@ -242,13 +248,14 @@ class TurnfoldSession:
             if {call.id for call in record.calls} - answered:
                 await self._log.keep_whole(seq, len(items_of(record)))
 
-    async def _append_named(self, records: Sequence[Message]) -> None:
+    async def _append_named(self, records: Sequence[Message]) -> list[tuple[int, Message]]:
         """Append messages with client ids made of content and turn, by which other processes find them.
 
-        A second message with the same content in one turn is stored too, with a number after its id.
+        A second message with the same content in one turn is stored too, with a number after its id. Returns (seq,
+        message) of each.
         """
         turns = await self._turns()
-        self._ahead = []
+        added: list[tuple[int, Message]] = []
         for record in records:
             name, number = _client_id(record, turns), 1
             done = await self.awaiting.add([NewEntry(record, name)])
@@ -256,15 +263,17 @@ class TurnfoldSession:
                 number += 1
                 done = await self.awaiting.add([NewEntry(record, f"{name}.{number}")])
             self.run.own.add(done.first)
-            self._ahead.append((done.first, record))
+            await self.pending.logged(done.first, [record])
+            added.append((done.first, record))
+        return added
 
     async def _stored_before(self, records: list[Message]) -> dict[int, tuple[int, Message]]:
-        """Return {id(record): (seq, content)} of the messages with tool calls that are stored already."""
-        calling = [record for record in records if record.calls]
-        if not calling:
+        """Return {id(record): (seq, content)} of the messages with tool calls or results that are stored already."""
+        of_tools = [record for record in records if record.calls or record.results]
+        if not of_tools:
             return {}
         turns, retraction = await self._turns(), await self._log.retraction()
-        names = {_client_id(record, turns): record for record in calling}
+        names = {_client_id(record, turns): record for record in of_tools}
         found = await self.awaiting.by_client_id(list(names))
         return {
             id(names[entry.client_id]): (entry.seq, entry.message)
