@@ -24,6 +24,7 @@ from turnfold.errors import StoreUnavailable
 from turnfold.memory import read_ahead
 from turnfold.proxy import conversations
 from turnfold.proxy.conversations import Conversations
+from turnfold.stores import SqliteStore
 
 BEGIN = [user("a"), answered("re: a"), user("b")]
 
@@ -173,8 +174,16 @@ def test_what_a_fold_will_read_is_read_when_an_answer_is_sent(
 
 @pytest.mark.parametrize(("budget", "waiting"), [(1_000, 0), (100_000, 16)])
 def test_what_a_turn_said_is_indexed_before_the_next_question(
-    tmp_path: Path, budget: int, waiting: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: int, waiting: int
 ) -> None:
+    read: list[str] = []
+
+    async def noting(store: Any, scope: Any, conversation: str, ranges: Any) -> list[Any]:
+        read.append(conversation)
+        return list(await read_ranges(store, scope, conversation, ranges))
+
+    read_ranges = SqliteStore.read_ranges
+    monkeypatch.setattr(SqliteStore, "read_ranges", noting)
     store = f"sqlite:///{tmp_path}/a.db"
     history = [
         one
@@ -183,6 +192,7 @@ def test_what_a_turn_said_is_indexed_before_the_next_question(
     ]
     with served(lambda _: Told(completion("yes")), store=store, budget=budget) as (_, http):
         ask(http, history[:-1])  # the proxy ends after its work in the background
+    assert read == []  # what the search finds is not needed
 
     async def indexed_now(memory: Any) -> int:
         return await memory.session("one").store.reindex()

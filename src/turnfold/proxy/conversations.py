@@ -45,6 +45,7 @@ from turnfold.records import (
 from turnfold.runtime import LimitedRuntime
 from turnfold.service import Quota
 from turnfold.stores import Head, Scope, all_entries, log_mark, redaction_of
+from turnfold.text import search_terms
 from turnfold.tokens import CalibrationLog, counter_for
 from turnfold.wire import JsonObject, object_of, text_at
 
@@ -348,8 +349,8 @@ class Conversations:
     def prepare_ahead(self, session: AsyncSession, *, query: str) -> None:
         """Read what the next fold (compaction) needs in the background, and search for `query` if it is not empty.
 
-        Entries are indexed by the first search after they were written. If this work is still running for an earlier
-        answer of the session, the same run then does it for this answer.
+        Entries are indexed by the first search after they were written; what it finds is not read. If this work is
+        still running for an earlier answer of the session, the same run then does it for this answer.
         """
         tenant, name = session.scope.tenant, session.id
         self._to_prepare[tenant, name] = session, query
@@ -360,7 +361,10 @@ class Conversations:
                     current, words = asked
                     await read_ahead(current)
                     if words:
-                        await current.recall(words, limit=1)
+                        terms = search_terms(words)
+                        await self.config.store.search(
+                            current.scope, terms, conversation=current.id, limit=1
+                        )
 
         self.config.runtime.begin(f"prepare {log_mark(tenant, name)}", prepare)
 
