@@ -48,15 +48,25 @@ class StrictServer(ModelServer):
         return super().refusal(provider, request, counting=counting)
 
 
+_BETA_OF_EDIT = {
+    "clear_thinking_20251015": "context-management-2025-06-27",
+    "clear_tool_uses_20250919": "context-management-2025-06-27",
+    "compact_20260112": "compact-2026-01-12",
+}
+"""Context edit -> the header it needs, in the order in which edits must be."""
+
+
 def _missing_header(request: Seen) -> Refuse | None:
     body, headers = request.body, request.headers
     if "anthropic-version" not in headers:
         return Refuse(400, "anthropic-version: header is required")
-    if "compact-2026-01-12" in headers.get("anthropic-beta", ""):
-        return None
-    if "context_management" in body:
+    betas = headers.get("anthropic-beta", "").split(",")
+    edits = [edit["type"] for edit in body.get("context_management", {}).get("edits", [])]
+    if any(_BETA_OF_EDIT[each] not in betas for each in edits):
         return Refuse(400, "context_management: Extra inputs are not permitted")
-    if '"compaction"' in json.dumps(body.get("messages")):
+    if edits != [each for each in _BETA_OF_EDIT if each in edits]:
+        return Refuse(400, "context_management.edits: clear_thinking_20251015 must be first")
+    if "compact-2026-01-12" not in betas and '"compaction"' in json.dumps(body.get("messages")):
         text = "messages: Input tag 'compaction' found using 'type' does not match any of the expected tags"
         return Refuse(400, text)
     return None

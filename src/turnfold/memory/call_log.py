@@ -604,6 +604,8 @@ class CallLog:
         """
         cache = self.cache
         pause = self._pauses.get(call)
+        # Older versions of turnfold cannot read a manifest with this field.
+        usage = msgspec.structs.replace(usage, cleared=msgspec.UNSET)
         for _ in range(_MAX_TRIES):
             found, version = await self._read(call)
             missed = pause is not None and pause < _CACHE_MICROSECONDS and _has_missed(found, usage)

@@ -595,8 +595,10 @@ class ContextBuilder:
             return compacted <= prompt.covered + 1
         if context.native is None or context.native.required or request.to is None:
             return context.native is not None and context.native.required
+        from turnfold.wire import asks_to_compact  # loads the wire formats only if one is used
+
         asked = request.to.request(context, tools=request.tools, max_bytes=0).kwargs
-        return "context_management" in asked or "context_management" in asked.get("extra_body", ())
+        return asks_to_compact(asked)
 
     @staticmethod
     def _in_tool_loop(window: LiveWindow) -> bool:

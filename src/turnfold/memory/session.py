@@ -704,7 +704,8 @@ class AsyncSession:
         """
         reported = Usage.of(usage)
         manifest = await self._calls.record_usage(await self._named(call), reported)
-        whole = reported.input >= manifest.tokens or self._sent_whole
+        sent_whole = self._sent_whole and not reported.cleared
+        whole = reported.input >= manifest.tokens or sent_whole
         if whole:
             await self._calibration.observe(manifest, reported.input)
         if manifest.tokens and whole:

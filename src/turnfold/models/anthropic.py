@@ -7,7 +7,7 @@ because the provider checks them when they are sent back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -27,6 +27,7 @@ from turnfold.models.streams import MessageStream, normalized_message
 from turnfold.wire import (
     JsonObject,
     Request,
+    object_at,
     text_at,
 )
 
@@ -100,6 +101,7 @@ class Anthropic(SdkModel):
         max_output: int = 8192,
         options: Mapping[str, object] | None = None,
         cache: bool = True,
+        context_edits: Sequence[str | Mapping[str, object]] = (),
         sleep: Sleep | None = None,
     ) -> None:
         """Configure the client; without `api_key`, the SDK finds the key itself.
@@ -108,7 +110,10 @@ class Anthropic(SdkModel):
 
         `timeout` is how many seconds the provider may send nothing. `max_output` is required by the interface; an
         answer that reaches it stops with `max_tokens`. `options` are further arguments of the SDK's call (thinking,
-        tool_choice, ...). `cache=False` sets no cache breakpoints. `sleep` is called to wait before a retry.
+        tool_choice, ...). `cache=False` sets no cache breakpoints. `context_edits` asks the provider to clear old tool
+        results or thinking from long prompts before the model reads them: `("clear_tool_uses", "clear_thinking")`, or
+        objects of its interface with a trigger and what to keep. They stay in the log, and what was cleared is stored
+        with the answer. `sleep` is called to wait before a retry.
         """
         if max_output < 1:
             raise InvalidOption(f"max_output={max_output} must be at least 1 token")
@@ -126,10 +131,17 @@ class Anthropic(SdkModel):
             ModelCall(model, retries=retries, sleep=sleep), self._sdk, interface, extra_options
         )
         self._cache = cache
+        self._edits = wire.context_edits(context_edits)
 
     async def count_tokens(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> int | None:
         """Return the number of tokens as Anthropic counts them; None if the server cannot count tokens."""
-        return await self._count_tokens(prompt, tools, _COUNTED, self._sdk.count)
+        return await self._count_tokens(prompt, tools, _COUNTED, self._count)
+
+    async def _count(self, arguments: JsonObject) -> JsonObject:
+        """Count the tokens of a prompt; with context edits, as it is before the provider clears anything."""
+        counted = await self._sdk.count(arguments)
+        before = object_at(counted, "context_management").get("original_input_tokens")
+        return {**counted, "input_tokens": before} if self._edits and before else counted
 
     def _arguments(self, prompt: Prompt, tools: ToolSchemas) -> tuple[Request, JsonObject]:
         request, arguments = super()._arguments(prompt, tools)
@@ -148,4 +160,5 @@ class Anthropic(SdkModel):
             cache=self._cache,
             max_bytes=0,
             refused=self._refused,
+            edits=self._edits,
         )

@@ -289,6 +289,8 @@ class MessageStream:
                 self._message |= without_nulls(object_at(event, "delta"))
                 usage = without_nulls(object_at(event, "usage"))
                 self._message["usage"] = {**object_at(self._message, "usage"), **usage}
+                if edited := event.get("context_management"):  # what the provider cleared
+                    self._message["context_management"] = edited
             case "message_stop":
                 self._stopped = True
             case _:

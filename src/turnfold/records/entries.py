@@ -59,6 +59,9 @@ class Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """Tokens of the prompt that came from the provider's cache."""
     model: str = ""
     """The model that answered, if the response names it."""
+    cleared: int | msgspec.UnsetType = msgspec.UNSET
+    """Tokens that the provider removed from the prompt before the model read it (Anthropic's context edits); they are
+    not in `input`, and not stored."""
 
     @classmethod
     def of(cls, reported: object) -> Usage:
@@ -79,7 +82,24 @@ class Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         output = _first(source, _OUTPUT) or 0
         named = next(filter(None, (get_field(reported, name) for name in _MODEL)), "")
         model = named if isinstance(named, str) else ""
-        return cls(input=prompt + read + created, output=output, cached=cached, model=model)
+        return cls(
+            input=prompt + read + created,
+            output=output,
+            cached=cached,
+            model=model,
+            cleared=_cleared(reported) or msgspec.UNSET,
+        )
+
+
+def _cleared(response: object) -> int:
+    """Return the tokens that the context edits of a response removed from its prompt."""
+    edits = get_field(get_field(response, "context_management"), "applied_edits")
+    if not isinstance(edits, list | tuple):
+        return 0
+    numbers = (
+        _number(get_field(one, "cleared_input_tokens")) for one in cast("list[object]", edits)
+    )
+    return sum(number or 0 for number in numbers)
 
 
 def _first(source: object, names: tuple[str, ...]) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
@@ -57,6 +57,8 @@ class ModelReply:
     """Text of a native compaction of everything before this reply, in an item that only the provider can read."""
     cut_short: bool = False
     """True if the reply ended because it reached the limit of its tokens."""
+    applied_edits: tuple[Mapping[str, object], ...] = ()
+    """What the provider reports to have cleared from the prompt; only the Messages interface reports this."""
 
 
 @dataclass(frozen=True)
@@ -273,7 +275,9 @@ def message_whole(say: ModelReply, body: Body, cost: ReplyCost) -> Body:
         {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments}
         for call in say.calls
     ]
+    edited = {"context_management": {"applied_edits": [*say.applied_edits]}}
     return {
+        **(edited if say.applied_edits else {}),
         "id": f"msg_{_name_of(body)}",
         "type": "message",
         "role": "assistant",
@@ -297,7 +301,9 @@ def message_events(whole: Body) -> Iterator[ReplyEvent]:
         return kind, {"type": kind, **data}
 
     usage = {**whole["usage"], "output_tokens": 1}
-    started: Body = {**whole, "content": [], "stop_reason": None, "usage": usage}
+    edited = {key: whole[key] for key in ("context_management",) if key in whole}
+    rest = {key: value for key, value in whole.items() if key not in edited}
+    started: Body = {**rest, "content": [], "stop_reason": None, "usage": usage}
     yield event("message_start", message=started)
     yield "ping", {"type": "ping"}
     for at, block in enumerate(whole["content"]):
@@ -307,9 +313,8 @@ def message_events(whole: Body) -> Iterator[ReplyEvent]:
             yield event("content_block_delta", index=at, delta=delta)
         yield event("content_block_stop", index=at)
     ending = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
-    yield event(
-        "message_delta", delta=ending, usage={"output_tokens": whole["usage"]["output_tokens"]}
-    )
+    used = {"output_tokens": whole["usage"]["output_tokens"]}
+    yield event("message_delta", delta=ending, usage=used, **edited)
     yield event("message_stop")
 
 

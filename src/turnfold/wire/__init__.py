@@ -17,7 +17,7 @@ from turnfold.wire.codec import (
     restored,
     unreadable_form,
 )
-from turnfold.wire.compaction import COMPACTION_REFUSED
+from turnfold.wire.compaction import COMPACTION_REFUSED, asks_to_compact, context_edits
 from turnfold.wire.json_values import (
     JsonObject,
     list_at,
@@ -71,10 +71,12 @@ __all__ = (
     "WireFormat",
     "anthropic",
     "arguments_object",
+    "asks_to_compact",
     "block_text",
     "body_bytes",
     "check_tools",
     "chunks",
+    "context_edits",
     "data_of",
     "described",
     "difference",

@@ -46,8 +46,10 @@ from turnfold.wire.codec import (
     with_provider,
 )
 from turnfold.wire.compaction import (
+    COMPACTION_REFUSED,
     anthropic_fields,
     compaction_trigger,
+    context_edits,
     recipient_of,
     without_covered,
 )
@@ -184,6 +186,7 @@ def request(
     repair: bool = True,
     max_bytes: int | None = None,
     refused: Collection[bytes] = (),
+    edits: Sequence[str | Mapping[str, object]] = (),
 ) -> Request:
     """Return the arguments of `client.messages.create`, except `max_tokens`, which the caller adds.
 
@@ -191,7 +194,8 @@ def request(
     are marked for Anthropic's prompt cache, unless the caller has marked any place. With `repair=False` a history is
     written unchanged, with its faults. Raises `BudgetTooSmall` if the body has more than `max_bytes`; None means the
     limit of the context's own budget, 0 means no limit. `refused` has the `item_key` of messages that the provider
-    refused before: they are sent without their signed, encrypted and other opaque parts.
+    refused before: they are sent without their signed, encrypted and other opaque parts. `edits` are context edits that
+    the request asks for: "clear_tool_uses", "clear_thinking", or objects of the interface.
     """
     messages = messages_of(context)
     recipient = recipient_of(context, PROVIDER, model, refused)
@@ -209,8 +213,9 @@ def request(
         _mark_system(kwargs)
         for index in _breakpoints(context, start, len(messages)):
             _mark(items, ends, index - start)
-    if isinstance(context, Context):
-        kwargs |= anthropic_fields(items, compaction_trigger(context, recipient))
+    wanted = () if COMPACTION_REFUSED in refused else context_edits(edits)
+    if isinstance(context, Context) or wanted:
+        kwargs |= anthropic_fields(items, compaction_trigger(context, recipient), wanted)
     return require_size(finish_request(kwargs, recipient, repair=repair), context, max_bytes)
 
 

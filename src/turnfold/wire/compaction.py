@@ -9,26 +9,36 @@ request to any other leaves the item out. A bare list of messages is written as 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from turnfold.errors import InvalidOption
 from turnfold.records import Message, OpaquePart, has_compaction, is_compaction
 from turnfold.window import Context, Section
 from turnfold.wire.codec import Recipient, leading_system
-from turnfold.wire.json_values import JsonObject, objects_of, text_at
+from turnfold.wire.json_values import (
+    JsonObject,
+    object_at,
+    object_of,
+    objects_of,
+    plain_object,
+    text_at,
+)
 
 __all__ = (
     "COMPACTION_REFUSED",
     "anthropic_fields",
+    "asks_to_compact",
     "compaction_trigger",
+    "context_edits",
     "recipient_of",
     "without_covered",
 )
 
 
 COMPACTION_REFUSED: Final = b"compaction"
-"""Key in `refused` that means: the provider refused the request to compact, so do not ask for it."""
+"""Key in `refused` that means: the provider refused the request to compact or to edit the prompt, so do not ask for it.
+"""
 _LEAST: Final = {"anthropic": 50_000, "openai_responses": 1_000}
 """Provider with compaction -> the smallest threshold in input tokens that it accepts."""
 _COMPACTING: Final = re.compile(
@@ -36,6 +46,40 @@ _COMPACTING: Final = re.compile(
     r"|gpt-[5-9]\b.*"
 )
 """Matches models that support compaction according to the providers' documentation."""
+
+
+_EDITS: Final = {
+    "clear_thinking": "clear_thinking_20251015",
+    "clear_tool_uses": "clear_tool_uses_20250919",
+}
+"""Short name -> type of each context edit of Anthropic, in the order in which the interface wants them."""
+_COMPACT: Final = "compact_20260112"
+_BETA_OF_EDITS: Final = "context-management-2025-06-27"
+_BETA_OF_COMPACTION: Final = "compact-2026-01-12"
+
+
+def context_edits(edits: Sequence[str | Mapping[str, object]]) -> tuple[JsonObject, ...]:
+    """Return Anthropic's context edits as the interface wants them, in its order.
+
+    An edit is a short name ("clear_tool_uses", "clear_thinking") or the interface's own object. Raises `InvalidOption`
+    for anything else, and for two edits of one kind.
+    """
+    found: dict[str, JsonObject] = {}
+    for edit in edits:
+        given = {"type": _EDITS.get(edit, edit)} if isinstance(edit, str) else edit
+        fields = plain_object(given)
+        own = text_at(fields, "type")
+        name = next((each for each in _EDITS if own.startswith(f"{each}_")), "")
+        if not name:
+            known = " or ".join(map(repr, _EDITS))
+            raise InvalidOption(
+                f"context_edits= has {own or edit!r}: give {known}, or such an object of Anthropic's interface; "
+                "Memory(compaction=...) asks for compaction"
+            )
+        if name in found:
+            raise InvalidOption(f"context_edits= has two edits of the kind {name!r}: give one")
+        found[name] = fields
+    return tuple(found[name] for name in _EDITS if name in found)
 
 
 def recipient_of(
@@ -106,21 +150,33 @@ def compaction_trigger(context: Context | Sequence[Message], recipient: Recipien
     raise InvalidOption(f"compaction='native' is not possible: {why}")
 
 
-def anthropic_fields(items: Sequence[JsonObject], trigger: int) -> JsonObject:
-    """Return the additional arguments of a call to Anthropic that contains a compaction block or requests one.
+def asks_to_compact(request: JsonObject) -> bool:
+    """Return True if the arguments of a call ask the provider to compact the prompt."""
+    asked = request.get("context_management")
+    asked = asked or object_at(request, "extra_body").get("context_management")
+    edits = objects_of((object_of(asked) or {}).get("edits") or asked)
+    return any(text_at(edit, "type").startswith("compact") for edit in edits)
 
-    A block that was made on demand is signed; a call with such a block cannot request compaction at a threshold.
+
+def anthropic_fields(
+    items: Sequence[JsonObject], trigger: int, edits: Sequence[JsonObject] = ()
+) -> JsonObject:
+    """Return the additional arguments of a call to Anthropic that edits the prompt, or has or requests a compaction.
+
+    A block that was made on demand is signed; a call with such a block cannot request compaction at a threshold. The
+    interface wants the compaction after other `edits`.
     """
     blocks = (block for item in items for block in objects_of(item.get("content")))
     found = [block for block in blocks if block.get("type") == "compaction"]
+    betas = [_BETA_OF_EDITS] if edits else []
+    asked = list(edits)
     if any(text_at(each, "signature") and not each.get("encrypted_content") for each in found):
-        return {"extra_headers": {"anthropic-beta": "compact-2026-09-04"}}
-    if not found and not trigger:
-        return {}
-    edit: JsonObject = {"type": "compact_20260112"}
-    if trigger:
-        edit["trigger"] = {"type": "input_tokens", "value": trigger}
-    return {
-        "extra_headers": {"anthropic-beta": "compact-2026-01-12"},
-        "extra_body": {"context_management": {"edits": [edit]}},
-    }
+        betas.append("compact-2026-09-04")
+    elif found or trigger:
+        edit: JsonObject = {"type": _COMPACT}
+        if trigger:
+            edit["trigger"] = {"type": "input_tokens", "value": trigger}
+        betas.append(_BETA_OF_COMPACTION)
+        asked.append(edit)
+    fields: JsonObject = {"extra_headers": {"anthropic-beta": ",".join(betas)}} if betas else {}
+    return {**fields, "extra_body": {"context_management": {"edits": asked}}} if asked else fields
