@@ -24,9 +24,10 @@ from tests.adapters.openai_runs import (
     with_memory,
 )
 from turnfold import AsyncMemory, Budget
+from turnfold.adapters._common import NumberedMessage
 from turnfold.adapters.openai_agents import TurnfoldSession, turnfold_run
 from turnfold.adapters.openai_agents import run as run_module
-from turnfold.adapters.openai_agents.run import NumberedItem, own_last
+from turnfold.adapters.openai_agents.run import own_last
 from turnfold.errors import Conflict
 from turnfold.records import Message, ToolCall, assistant, tool, user
 
@@ -96,17 +97,17 @@ def test_sabotage_without_settling_it_is_shown(pops: int, monkeypatch: pytest.Mo
 # ---------------------------------------------------------------------------------- its own turn last
 
 
-def distinct(*said: tuple[int, str]) -> list[NumberedItem]:
+def distinct(*said: tuple[int, str]) -> list[NumberedMessage]:
     """`q` a question, `c` a call, `t` its answer, by seq; each an object of its own."""
     make: dict[str, Callable[[], Message]] = {
         "q": lambda: user("q"),
         "c": lambda: assistant(tool_calls=[ToolCall("c", "f", "{}")]),
         "t": lambda: tool("t", tool_call_id="c"),
     }
-    return [NumberedItem(seq, make[kind]()) for seq, kind in said]
+    return [NumberedMessage(seq, make[kind]()) for seq, kind in said]
 
 
-def order(shown: list[NumberedItem], own: set[int]) -> list[int]:
+def order(shown: list[NumberedMessage], own: set[int]) -> list[int]:
     seqs = {id(one.message): one.seq for one in shown}
     return [seqs[id(message)] for message in own_last(shown, own, conversation="s")]
 

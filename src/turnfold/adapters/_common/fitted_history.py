@@ -30,16 +30,19 @@ if TYPE_CHECKING:
 __all__ = (
     "FittedRequest",
     "HistoryView",
+    "NumberedMessage",
     "added_messages",
     "context_with_system",
     "function_schema",
     "lost_from_window",
+    "numbered_messages",
     "own_groups_last",
     "record_usage",
     "refuse_redaction",
     "remaining_tokens",
     "set_system",
     "system_texts",
+    "without_others",
 )
 
 
@@ -194,6 +197,43 @@ async def record_usage(session: AsyncSession, usage: Usage, *, call: str) -> Non
     """Store the token usage that a provider reported for a call; a report without input tokens is ignored."""
     if call and usage.input:
         await session.record_usage(usage, call=call)
+
+
+class NumberedMessage(NamedTuple):
+    """A message of a context, with the seq (number) of its entry in the log."""
+
+    seq: int
+    """Seq (log position) of the message's entry; 0 for a message that is not in the log (summary, recalled content),
+    negative for a placeholder that stands for a missing tool result."""
+    message: Message
+
+
+def numbered_messages(context: Context) -> list[NumberedMessage]:
+    """Return a context's messages after the system message, with the seq of each entry of the log."""
+    _, summary, window, tail = context.ends
+    positions = iter(context.positions)
+    return [
+        NumberedMessage(next(positions) if summary <= at < window or at >= tail else 0, message)
+        for at, message in enumerate(context.messages[context.ends[0] :], context.ends[0])
+    ]
+
+
+def without_others(
+    messages: Sequence[NumberedMessage], is_other: Callable[[NumberedMessage], bool]
+) -> list[NumberedMessage]:
+    """Return the messages without those of other runs, and without placeholders for results of the calls in these."""
+    shown: list[NumberedMessage] = []
+    hidden_calls: set[str] = set()
+    for one in messages:
+        calls = {call.id for call in one.message.calls}
+        if is_other(one):
+            hidden_calls |= calls
+        elif one.seq < 0 and {result.call_id for result in one.message.results} <= hidden_calls:
+            continue
+        else:
+            hidden_calls -= calls
+            shown.append(one)
+    return shown
 
 
 class FittedRequest(NamedTuple):
@@ -360,19 +400,7 @@ class HistoryView:
 def _own_messages(context: Context, own: Sequence[int]) -> list[Message]:
     """Return the context's messages after the system message, without those that other runs added meanwhile."""
     mine, begun = set(own), min(own, default=0)
-    _, summary, window, tail = context.ends
-    seqs = iter(context.positions)
-    shown: list[Message] = []
-    hidden_calls: set[str] = set()
-    for at in range(context.ends[0], len(context.messages)):
-        message = context.messages[at]
-        seq = next(seqs) if summary <= at < window or at >= tail else 0
-        calls = {call.id for call in message.calls}
-        if seq > begun and seq not in mine:
-            hidden_calls |= calls
-        elif seq < 0 and {result.call_id for result in message.results} <= hidden_calls:
-            continue  # a placeholder for the missing result of a hidden call
-        else:
-            hidden_calls -= calls
-            shown.append(message)
-    return shown
+    shown = without_others(
+        numbered_messages(context), lambda one: one.seq > begun and one.seq not in mine
+    )
+    return [one.message for one in shown]

@@ -13,6 +13,9 @@ from turnfold.records import (
     Origin,
     Part,
     ThinkingPart,
+    ToolCall,
+    ToolResult,
+    freeze,
     freeze_object,
     thaw_object,
 )
@@ -33,6 +36,7 @@ __all__ = (
     "is_valid_part",
     "opaque_text",
     "original_fields",
+    "part_or_opaque",
     "provider_file_note",
     "with_original_form",
 )
@@ -45,6 +49,13 @@ def is_valid_part(part: Part) -> bool:
     except InvalidRecord:
         return False
     return True
+
+
+def part_or_opaque(part: Part | None, item: JsonObject, provider: str) -> Part:
+    """Return the part of a framework's content item; an opaque part with the item if there is none that is valid."""
+    if part is not None and (isinstance(part, ToolCall | ToolResult) or is_valid_part(part)):
+        return part
+    return OpaquePart(freeze(item or {"": ""}, path="content"), provider)
 
 
 def can_run(work: Callable[[], object]) -> bool:

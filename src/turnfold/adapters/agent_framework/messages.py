@@ -14,9 +14,9 @@ from agent_framework import Content
 from agent_framework import Message as FrameworkMessage
 
 from turnfold.adapters._common import (
-    is_valid_part,
     opaque_text,
     original_fields,
+    part_or_opaque,
     provider_file_note,
     with_original_form,
 )
@@ -155,10 +155,7 @@ def _allowed(part: Part, role: Role) -> Part:
 
 def _part_of(fields: JsonObject) -> Part:
     """Convert a content item to a message part; an item without an equivalent becomes one opaque part."""
-    part = _known_part(fields)
-    if part is not None and (isinstance(part, ToolCall | ToolResult) or is_valid_part(part)):
-        return part
-    return OpaquePart(freeze(fields, path="content"), PROVIDER)
+    return part_or_opaque(_known_part(fields), fields, PROVIDER)
 
 
 def _known_part(fields: JsonObject) -> Part | None:

@@ -42,6 +42,7 @@ from langgraph.types import Command
 from turnfold._caches import SizedCache
 from turnfold.adapters._common import (
     HookRunner,
+    NumberedMessage,
     added_messages,
     calling_session,
     context_with_system,
@@ -49,12 +50,14 @@ from turnfold.adapters._common import (
     function_schema,
     lost_from_window,
     nested_session,
+    numbered_messages,
     record_usage,
     refuse_redaction,
     remaining_tokens,
     running_tool,
     set_system,
     system_texts,
+    without_others,
 )
 from turnfold.adapters.langchain.messages import (
     Content,
@@ -167,20 +170,13 @@ class GraphView:
         Messages of the state are returned as the same objects.
         """
         begun = min(state, default=sys.maxsize)
-        _, begin, end, newest = context.ends
-        seqs = iter(context.positions)
+
+        def is_other(one: NumberedMessage) -> bool:
+            added = one.seq > begun and one.seq not in state
+            return added and origin_of(one.message) is not None
+
         shown: list[BaseMessage] = []
-        hidden_calls: set[str] = set()
-        for at in range(context.ends[0], len(context.messages)):
-            record = context.messages[at]
-            seq = next(seqs) if begin <= at < end or at >= newest else 0
-            calls = {call.id for call in record.calls}
-            if seq > begun and seq not in state and origin_of(record) is not None:
-                hidden_calls |= calls
-                continue
-            if seq < 0 and {result.call_id for result in record.results} <= hidden_calls:
-                continue  # a placeholder for the missing result of a hidden call
-            hidden_calls -= calls
+        for seq, record in without_others(numbered_messages(context), is_other):
             whole = record.origin is not None and bool(record.origin.form)
             message = state.get(seq) if whole else None
             shown += [self.log.shown(message)] if message is not None else messages_of(record)

@@ -28,7 +28,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, count
-from typing import Any, Final, NamedTuple, TypedDict, cast
+from typing import Any, Final, TypedDict, cast
 
 from agents import (
     Agent,
@@ -63,10 +63,12 @@ from turnfold import wire
 from turnfold.adapters._common import (
     FittedRequest,
     HistoryView,
+    NumberedMessage,
     context_with_system,
     count_for,
     function_schema,
     lost_from_window,
+    numbered_messages,
     own_groups_last,
     record_usage,
     system_texts,
@@ -99,7 +101,6 @@ from turnfold.wire import JsonObject, list_of, object_of, text_at
 
 __all__ = (
     "ItemsView",
-    "NumberedItem",
     "TurnfoldHooks",
     "TurnfoldRun",
     "own_last",
@@ -111,14 +112,6 @@ __all__ = (
 
 
 _Items = Sequence[TResponseInputItem]
-
-
-class NumberedItem(NamedTuple):
-    """A message of a context, with the seq (number) of its entry in the log."""
-
-    seq: int
-    """Seq (log position) of the item's entry; 0 for an item that is not in the log: the summary, recalled content."""
-    message: Message
 
 
 _EDITED = "edited"
@@ -264,7 +257,7 @@ class ItemsView:
 
     async def _context(
         self, instructions: str, query: str, tools: list[dict[str, object]], model: object
-    ) -> tuple[Context, list[NumberedItem]]:
+    ) -> tuple[Context, list[NumberedMessage]]:
         """Return the context with these instructions, and the messages to send after them."""
         session = self.session.awaiting
         await count_for(session, model)
@@ -276,7 +269,7 @@ class ItemsView:
                 session, texts, query or None, tools=tools, to=wire.openai_responses
             )
         self.call = session.last_call
-        return context, _numbered(context)
+        return context, numbered_messages(context)
 
     async def _tools(self, data: CallModelData[Any]) -> list[dict[str, object]]:
         """Return the tool schemas of an agent; they are read from its MCP servers once per run."""
@@ -305,7 +298,7 @@ class ItemsView:
 
 
 def own_last(
-    shown: Sequence[NumberedItem], own: AbstractSet[int], *, conversation: str
+    shown: Sequence[NumberedMessage], own: AbstractSet[int], *, conversation: str
 ) -> list[Message]:
     """Return the messages, with those of this run after those of other runs on the same conversation.
 
@@ -319,16 +312,6 @@ def own_last(
     if ordered is None:
         raise lost_from_window("any message of this run", conversation)
     return [one.message for one in ordered]
-
-
-def _numbered(context: Context) -> list[NumberedItem]:
-    """Return a context's messages after the system message, with the seq of each entry of the log."""
-    _, summary, window, tail = context.ends
-    positions = iter(context.positions)
-    return [
-        NumberedItem(next(positions) if summary <= at < window or at >= tail else 0, message)
-        for at, message in enumerate(context.messages[context.ends[0] :], context.ends[0])
-    ]
 
 
 class FollowedItems:

@@ -17,9 +17,9 @@ from strands.types.content import Message as StrandsMessage
 from strands.types.session import decode_bytes_values, encode_bytes_values
 
 from turnfold.adapters._common import (
-    is_valid_part,
     opaque_text,
     original_fields,
+    part_or_opaque,
     provider_file_note,
     with_original_form,
 )
@@ -146,10 +146,7 @@ def _with_text_result(block: JsonObject) -> JsonObject:
 
 def _part_of(block: JsonObject) -> Part:
     """Convert a block to a part; a block without an equivalent part becomes one opaque part."""
-    part = _known_part(block)
-    if part is not None and (isinstance(part, ToolCall | ToolResult) or is_valid_part(part)):
-        return part
-    return OpaquePart(freeze(block or {"": ""}, path="block"), PROVIDER)
+    return part_or_opaque(_known_part(block), block, PROVIDER)
 
 
 def _known_part(block: JsonObject) -> Part | None:
