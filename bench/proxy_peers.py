@@ -5,9 +5,10 @@ recorded answers and keeps what arrived: what it costs with the provider's cache
 refuse, what is kept nowhere, what was added, and how much later the first token arrives than through a plain
 pass-through. Each peer has an environment of its own (`make proxy-peers`); one that is not installed is left out.
 
-LiteLLM shortens requests by its own `trim_messages`, called in the hook that its proxy offers for that. Headroom knows
-no budget: it compresses tool results. Both run without access to the network, Headroom therefore without the models
-that it downloads for prose.
+LiteLLM shortens requests by its own `trim_messages`, called in the hook that its proxy offers for that. Its router can
+also compact a request to the window of the chosen deployment: a Claude model summarises all turns but the newest, which
+is a request of its own; these are charged too. Headroom knows no budget: it compresses tool results. All run without
+access to the network, Headroom therefore without the models that it downloads for prose.
 """
 
 from __future__ import annotations
@@ -40,12 +41,18 @@ from bench.proxy import _PLAIN, Place, _measured, _process
 from bench.report import Report, Table, as_text, duration
 from turnfold import Memory, wire
 from turnfold.records import Message
-from turnfold.tokens import TokenCounter, counter_for, shipped_prices
+from turnfold.tokens import PriceTable, TokenCounter, counter_for, shipped_prices
 
 Body = dict[str, Any]
 _ROOT = Path(__file__).resolve().parents[1]
 _PATIENCE = 600.0
 _TURNFOLD, _LITELLM, _HEADROOM = "turnfold proxy", "LiteLLM, trim_messages", "Headroom"
+_ROUTER = "LiteLLM, compact-to-fit"
+_COMPACTOR = "claude-sonnet-5"
+_SUMMARY_CHARACTERS = 4_000
+"""Length of the summary that the provider gives, of the words of the prompt; about 1,000 tokens."""
+_TRIGGER = 0.9
+"""Share of a deployment's window from which LiteLLM compacts; the output it may give is taken from it."""
 _TRIM = """
 import os
 from litellm.integrations.custom_logger import CustomLogger
@@ -101,6 +108,16 @@ class Outcome:
     """Messages that are neither in the last request of a conversation nor kept by the proxy."""
     added: set[str] = field(default_factory=set[str])
     """Names of tools that the client did not send."""
+    compactions: list[Sent] = field(default_factory=list[Sent])
+    """Requests of a proxy itself, for summaries."""
+
+    def price(self, source: Source, prices: PriceTable) -> float:
+        """Price of 1,000 usable calls, with the requests for summaries."""
+        usable = sum(one.usable for one in self.calls)
+        own = charged(self.calls, source.model, prices)
+        if not self.compactions or not usable:
+            return own
+        return own + charged(self.compactions, _COMPACTOR, prices) * len(self.compactions) / usable
 
 
 class Provider:
@@ -109,8 +126,22 @@ class Provider:
     def __init__(self) -> None:
         self.answer: Body = {}
         self.arrived: Body | None = None
+        self.compactions: list[tuple[Body, Body]] = []
+        """(request, answer) of each request for a compaction since the last call of the client."""
         self.count: Callable[[Body], int] = lambda _: 1
         """Counts the tokens that the answer reports."""
+
+    def answered(self, body: Body, path: str) -> Body:
+        """The answer to a request, which is kept."""
+        if body.get("compaction"):
+            told = _compacted(body)
+            self.compactions.append((body, told))
+            return told
+        if "count_tokens" not in path:
+            self.arrived = body
+        usage = self.answer["usage"]
+        name = "input_tokens" if "input_tokens" in usage else "prompt_tokens"
+        return {**self.answer, "usage": {**usage, name: self.count(body)}}
 
     @contextmanager
     def running(self) -> Iterator[str]:
@@ -126,12 +157,7 @@ class Provider:
             def do_POST(self) -> None:
                 raw = self.rfile.read(int(self.headers.get("content-length", 0)))
                 body: Body = json.loads(raw)
-                if "count_tokens" not in self.path:
-                    provider.arrived = body
-                usage = provider.answer["usage"]
-                name = "input_tokens" if "input_tokens" in usage else "prompt_tokens"
-                told = {**provider.answer, "usage": {**usage, name: provider.count(body)}}
-                content = json.dumps(told).encode()
+                content = json.dumps(provider.answered(body, self.path)).encode()
                 self.send_response(200)
                 self.send_header("content-type", "application/json")
                 self.send_header("content-length", str(len(content)))
@@ -145,6 +171,15 @@ class Provider:
             yield f"http://127.0.0.1:{server.server_address[1]}"
         finally:
             server.shutdown()
+
+
+def _compacted(body: Body) -> Body:
+    """What Anthropic answers to a request for a compaction."""
+    words = json.dumps(body["messages"], ensure_ascii=False)
+    block = {"type": "compaction", "content": words[:_SUMMARY_CHARACTERS], "signature": "c2ln"}
+    whole = {"id": "c", "type": "message", "role": "assistant", "model": body["model"]}
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    return {**whole, "content": [block], "stop_reason": "compaction", "usage": usage}
 
 
 def _free_port() -> int:
@@ -194,24 +229,65 @@ def _turnfold(upstream: str, budget: int, folder: Path) -> Iterator[Place]:
 
 @contextmanager
 def _litellm(upstream: str, budget: int, folder: Path) -> Iterator[Place]:
-    program = _program(".venv-proxy-litellm", "litellm")
-    if program is None:
-        raise FileNotFoundError("LiteLLM")
     (folder / "trim.py").write_text(_TRIM)
     models = [
-        {
-            "model_name": source.model,
-            "litellm_params": {
-                "model": f"{'anthropic' if source.provider == 'anthropic' else 'openai'}/{source.model}",
-                "api_base": upstream if source.provider == "anthropic" else f"{upstream}/v1",
-                "api_key": "none",
-            },
-        }
+        {"model_name": source.model, "litellm_params": _deployment(source.model, upstream)}
         for source in SOURCES
     ]
     models.append({**models[0], "model_name": "gpt-4o"})
-    settings = {"callbacks": "trim.trim", "telemetry": False}
-    config = {"model_list": models, "litellm_settings": settings}
+    with _litellm_with(models, budget, folder, callbacks="trim.trim") as place:
+        yield place
+
+
+@contextmanager
+def _litellm_router(upstream: str, budget: int, folder: Path) -> Iterator[Place]:
+    deployment = _deployment(_COMPACTOR, upstream)
+    info = {"max_input_tokens": 1_000_000, "max_output_tokens": 128_000}
+    models: list[Body] = [
+        {"model_name": "compactor", "litellm_params": deployment, "model_info": info}
+    ]
+    for source in SOURCES:
+        output = _MOST_OUTPUT[source.provider]
+        window = {"max_input_tokens": round((budget + output) / _TRIGGER)}
+        own, tiers = f"own-{source.model}", ("SIMPLE", "MEDIUM", "COMPLEX", "REASONING")
+        deployment = _deployment(source.model, upstream)
+        info = {**window, "max_output_tokens": output}
+        models.append({"model_name": own, "litellm_params": deployment, "model_info": info})
+        routing = {
+            "tiers": dict.fromkeys(tiers, own),
+            "context_compaction": {"model": "compactor", "trigger_ratio": _TRIGGER},
+        }
+        router = {
+            "model": "auto_router/complexity_router",
+            "complexity_router_config": routing,
+            "complexity_router_default_model": own,
+        }
+        models.append({"model_name": source.model, "litellm_params": router})
+        if source is SOURCES[0]:
+            models.append({"model_name": "gpt-4o", "litellm_params": router})
+    with _litellm_with(models, budget, folder) as place:
+        yield place
+
+
+_MOST_OUTPUT = {"openai_chat": 512, "anthropic": 4_096}
+"""Tokens that an answer may have: what a request to Anthropic names, and what the router is told for others."""
+
+
+def _deployment(model: str, upstream: str) -> Body:
+    """A model in LiteLLM's words, at our provider."""
+    if model.startswith("claude"):
+        return {"model": f"anthropic/{model}", "api_base": upstream, "api_key": "none"}
+    return {"model": f"openai/{model}", "api_base": f"{upstream}/v1", "api_key": "none"}
+
+
+@contextmanager
+def _litellm_with(
+    models: Sequence[Body], budget: int, folder: Path, **settings: str
+) -> Iterator[Place]:
+    program = _program(".venv-proxy-litellm", "litellm")
+    if program is None:
+        raise FileNotFoundError("LiteLLM")
+    config = {"model_list": models, "litellm_settings": {**settings, "telemetry": False}}
     (folder / "config.json").write_text(json.dumps(config))
     port = _free_port()
     words = ["--config", str(folder / "config.json"), "--port", str(port), "--host", "127.0.0.1"]
@@ -235,7 +311,12 @@ def _headroom(upstream: str, budget: int, folder: Path) -> Iterator[Place]:
         yield place
 
 
-CONTENDERS = {_TURNFOLD: _turnfold, _LITELLM: _litellm, _HEADROOM: _headroom}
+CONTENDERS = {
+    _TURNFOLD: _turnfold,
+    _LITELLM: _litellm,
+    _ROUTER: _litellm_router,
+    _HEADROOM: _headroom,
+}
 
 
 def _traces(source: Source, sample: int) -> list[list[Body]]:
@@ -329,6 +410,25 @@ class _Account:
         )
         self._before = pieces
 
+    def add_compaction(self, trace: int, body: Body, answer: Body) -> None:
+        """Take a request of the proxy for a summary; nothing of it is in the provider's cache."""
+        messages = wire.anthropic.accept_all(body)
+        system = sum(self._counter.count_message(one) for one in messages if one.role == "system")
+        tools = self._counter.count_tools(body.get("tools") or [])
+        prompt = sum(map(self._counter.count_message, messages)) + tools + self._counter.reply
+        text = answer["content"][0]["content"]
+        self._outcome.compactions.append(
+            Sent(
+                trace=trace,
+                prompt=prompt,
+                system=system + tools,
+                repeated=0,
+                answer=self._counter.count_text(text),
+                usable=True,
+                inside=False,
+            )
+        )
+
     def _pieces(self, body: Body) -> Iterator[tuple[str, int]]:
         """Tools and system prompt, and each message: its text and its tokens."""
         tools = body.get("tools") or []
@@ -404,6 +504,8 @@ def _replayed(name: str, source: Source, sample: int) -> Outcome:
                 client.post(f"{place.url}{source.path}", json=given, headers=headers)
                 sent, last = provider.arrived, at
                 account.add(number, given, sent, trace[at])
+                while provider.compactions:
+                    account.add_compaction(number, *provider.compactions.pop())
             kept = len(sent["messages"]) if sent else 0
             if name == _TURNFOLD:
                 kept = max(kept, _stored(folder, f"t{number}", trace[:last]))
@@ -452,7 +554,7 @@ def report(sample: int, rounds: int, only: str = "") -> Report:
             except FileNotFoundError:
                 continue
             calls = outcome.calls
-            price = charged(calls, source.model, prices)
+            price = outcome.price(source, prices)
             made.figures[f"{source.provider} {name}"] = {"price": price, "lost": outcome.lost}
             rows.append(
                 [
@@ -464,11 +566,12 @@ def report(sample: int, rounds: int, only: str = "") -> Report:
                     str(outcome.over),
                     str(outcome.lost),
                     ", ".join(sorted(outcome.added)) or "0",
+                    str(len(outcome.compactions)),
                 ]
             )
             print(source.provider, rows[-1], file=sys.stderr, flush=True)
         columns = ("proxy", f"{prices.currency} per 1,000 calls", "tokens per call", "usable")
-        columns += ("faults", "over budget", "lost messages", "added tools")
+        columns += ("faults", "over budget", "lost messages", "added tools", "own model calls")
         title = f"{source.provider}: prices of {source.model}, {source.budget:,} tokens"
         made.tables.append(Table(title, columns, rows))
     rows = []
