@@ -7,12 +7,18 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from turnfold import AsyncMemory, Memory
-from turnfold.adapters._common import GivenRecord, VisibleHistory, follow_history
+from turnfold.adapters._common import (
+    GivenRecord,
+    VisibleHistory,
+    follow_history,
+    replace_history,
+)
 from turnfold.memory import AsyncSession
-from turnfold.records import user
+from turnfold.records import CLEARED, SESSION, user
 from turnfold.stores import SqliteStore
 
 Change = Callable[[AsyncSession], Awaitable[object]]
@@ -199,3 +205,29 @@ def test_a_pop_while_a_fork_is_made_leaves_the_fork_as_it_was_before() -> None:
             assert await texts_of(session) == (WORDS[:3], WORDS[:3])
 
     asyncio.run(work())
+
+
+class EarlierNote(msgspec.Struct, forbid_unknown_fields=True):
+    """The note of what is cleared, as versions of turnfold before replacements read it."""
+
+    v: int = 1
+    upto: int = 0
+
+
+def test_a_version_that_knows_no_replacements_reads_what_was_cleared() -> None:
+    async def main() -> None:
+        async with AsyncMemory("sqlite://") as memory:
+            session = memory.session("s")
+            await session.user("old 旧")
+            await session.clear()
+            note = await session.store.get_document(session.scope, "s", SESSION, CLEARED)
+            assert note is not None
+            assert msgspec.json.decode(note.body, type=EarlierNote).upto == 1
+            [first] = await follow_history(session, [GivenRecord(user("a"), "")])
+            await replace_history(session, [GivenRecord(user("b"), "")], head=first.seq)
+            note = await session.store.get_document(session.scope, "s", SESSION, CLEARED)
+            assert note is not None
+            with pytest.raises(msgspec.ValidationError, match="replaced"):
+                msgspec.json.decode(note.body, type=EarlierNote)  # it would forget what forks need
+
+    asyncio.run(main())

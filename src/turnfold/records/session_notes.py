@@ -89,8 +89,12 @@ class SystemNote(_Note, frozen=True, forbid_unknown_fields=True):
     seqs: tuple[int, ...] = ()
 
 
-class ClearedNote(_Note, frozen=True, forbid_unknown_fields=True):
-    """Note of the last log entry (by seq) that contexts no longer show, because of `clear()` or of later entries."""
+class ClearedNote(_Note, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Note of the last log entry (by seq) that contexts no longer show, because of `clear()` or of later entries.
+
+    Fields without a value are not stored: older versions of turnfold know only `upto`, and refuse a note with others.
+    They must, as they would show entries twice; a conversation in which nothing was replaced stays readable for them.
+    """
 
     upto: int = 0
     replacing: tuple[tuple[int, str], ...] = ()
