@@ -108,6 +108,9 @@ def test_an_instruction_in_the_middle_is_a_message_of_its_own(tmp_path: Path) ->
     assert texts == [message["content"] for message in messages]
 
 
+MODEL, STEPS = "claude-sonnet-5", 60
+
+
 def program() -> str:
     """Where Claude Code is: named, or in the package that carries it; empty if nowhere."""
     found = importlib.util.find_spec("claude_agent_sdk")
@@ -135,11 +138,11 @@ def events(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 class Counting:
-    """A model that runs a command at each step, and says so at the end."""
+    """A model that runs a command at each step of a turn, and says so at its end; `turns` has the steps of each."""
 
-    def __init__(self, steps: int) -> None:
-        self._steps = steps
-        self._left = steps
+    def __init__(self, *turns: int) -> None:
+        self._turns = iter(turns)
+        self._left = next(self._turns)
         self._names = itertools.count()
 
     def __call__(self, arrived: Arrived) -> Told:
@@ -156,7 +159,7 @@ class Counting:
             call = {"type": "tool_use", "id": f"toolu_{next(self._names)}", "name": "Bash"}
             message = reply({"type": "text", "text": "counting 数数"}, {**call, "input": command})
         else:
-            self._left = self._steps
+            self._left = next(self._turns, 0)
             message = reply({"type": "text", "text": "done 完成"})
         message["id"] = f"msg_{next(self._names)}"
         written = [f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in events(message)]
@@ -171,7 +174,7 @@ def test_the_program_itself_with_its_base_url_alone(tmp_path: Path) -> None:
     store, budget = f"sqlite:///{tmp_path}/a.db", 48_000
     (tmp_path / "work").mkdir()
     with (
-        Recorder(Counting(12)) as provider,
+        Recorder(Counting(STEPS, 4)) as provider,
         proxied(provider.url, store=store, budget=budget) as url,
     ):
         environment = {
@@ -181,7 +184,7 @@ def test_the_program_itself_with_its_base_url_alone(tmp_path: Path) -> None:
             "CLAUDE_CONFIG_DIR": str(tmp_path / "config"),
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         }
-        command = [program(), "--model", "claude-sonnet-5", "--allowedTools", "Bash"]
+        command = [program(), "--model", MODEL, "--allowedTools", "Bash"]
         for words in (["-p", "数一数"], ["--continue", "-p", "and once more"]):
             run = subprocess.run(
                 [*command, "--output-format", "json", *words],
@@ -190,18 +193,28 @@ def test_the_program_itself_with_its_base_url_alone(tmp_path: Path) -> None:
                 capture_output=True,
                 text=True,
                 check=True,
-                timeout=250,
+                timeout=900,
             )
             assert json.loads(run.stdout)["result"] == "done 完成"
     calls = [one for one in provider.seen if one.path.startswith("/v1/messages?")]
-    assert len(calls) == 24
+    assert len(calls) == STEPS + 4
     assert [fault for one in calls for fault in wire.lint(one.body, "anthropic")] == []
     assert len(calls[-1].body["messages"]) < 30
+    counter = counter_for(MODEL)
+    tokens = [
+        counter.count(
+            wire.anthropic.accept_all(one.body, model=MODEL), tools=one.body.get("tools") or ()
+        ).tokens
+        for one in calls
+    ]
+    assert 0.7 * budget < max(tokens) <= budget
 
-    async def made(memory: Any) -> list[Any]:
+    async def made(memory: Any) -> tuple[list[Any], list[Any]]:
         [info] = await memory.conversations()
-        return await memory.session(info.conversation).calls(limit=1_000)
+        session = memory.session(info.conversation)
+        return await session.calls(limit=1_000), await session.checkpoints()
 
-    receipts = with_memory(store, made)
-    assert len(receipts) >= 24
+    receipts, folds = with_memory(store, made)
+    assert len(receipts) >= STEPS + 4
     assert max(call.tokens for call in receipts) <= budget
+    assert folds
