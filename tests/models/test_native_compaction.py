@@ -506,6 +506,31 @@ def test_gemini_gets_its_signatures_back_until_it_refuses_them() -> None:
     assert any("thoughtSignature" in str(change) for change in again.changes)
 
 
+@pytest.mark.parametrize(
+    "target", ["gemini-2.5-flash", "openai_chat", "openai_responses", "anthropic"]
+)
+def test_others_get_the_messages_without_the_signatures_of_gemini(target: str) -> None:
+    history = wire.gemini.accept_all(
+        [
+            {"role": "user", "parts": [{"text": "look"}]},
+            SIGNED,
+            {
+                "role": "user",
+                "parts": [{"functionResponse": {"name": "look", "response": {"result": "roses"}}}],
+            },
+        ],
+        model="gemini-3-pro",
+    )
+    name = "gemini" if target.startswith("gemini") else target
+    written = getattr(wire, name).request(history, model=target).kwargs
+    assert "U0lHTkVE" not in json.dumps(written)
+    assert "roses" in json.dumps(written)
+    assert wire.lint(written, name) == ()
+    # A log without the entry that held the signature is still a valid request.
+    rest = getattr(wire, name).request([history[0], *history[2:]], model=target).kwargs
+    assert wire.lint(rest, name) == ()
+
+
 REFUSALS = [
     ("invalid_encrypted_content", "The encrypted content gAAA...Rg== could not be verified."),
     ("invalid_value", "Conflicting authenticated continuation identities."),

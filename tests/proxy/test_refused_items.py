@@ -29,6 +29,12 @@ SWITCHED = {
     "message": "messages.0.content.0: Input tag 'compaction' does not match any of the expected tags",
 }
 
+BY_GEMINI = {
+    "code": 400,
+    "message": "Unable to submit request because Thought signature is not valid.",
+    "status": "INVALID_ARGUMENT",
+}
+
 
 def refusing(
     error: dict[str, Any], mark: str, answer: Callable[[], Told]
@@ -147,6 +153,47 @@ def test_a_signature_that_anthropic_refuses(tmp_path: Path, *, stream: bool) -> 
     assert again["thinking"] == {"type": "disabled"}  # or it would be refused once more
     assert again["messages"][0] == history[0]
     assert wire.lint(again, "anthropic") == ()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_signature_that_gemini_refuses_is_replaced_and_not_sent_again(
+    tmp_path: Path, *, stream: bool
+) -> None:
+    store = f"sqlite:///{tmp_path}/a.db"
+    call = {"functionCall": {"name": "look", "args": {}}, "thoughtSignature": "U0lHTkVE"}
+    found = {"functionResponse": {"name": "look", "response": {"result": "三朵玫瑰"}}}
+    history = [
+        {"role": "user", "parts": [{"text": "How many roses?"}]},
+        {"role": "model", "parts": [call]},
+        {"role": "user", "parts": [found]},
+    ]
+    answer = {"role": "model", "parts": [{"text": "three 三"}]}
+    candidate = {"content": answer, "finishReason": "STOP", "index": 0}
+    whole = json.dumps({"candidates": [candidate], "modelVersion": "gemini-3-pro"}).encode()
+    told = Told([b"data: %s\r\n\r\n" % whole], headers=EVENTS) if stream else Told(whole)
+    where = f"/s/one/v1beta/models/gemini-3-pro:{'streamGenerateContent?alt=sse' if stream else 'generateContent'}"
+    with served(refusing(BY_GEMINI, "U0lHTkVE", lambda: told), store=store) as (provider, http):
+        assert http.post(where, json={"contents": history}).status_code == 200
+        later = [*history, answer, {"role": "user", "parts": [{"text": "And now? 现在呢？"}]}]
+        assert http.post(where, json={"contents": later}).status_code == 200
+    refused, again, next_one = [one.body["contents"] for one in provider.seen]
+    assert refused == history
+    unsigned = [{**call, "thoughtSignature": "skip_thought_signature_validator"}]
+    assert again == [history[0], {"role": "model", "parts": unsigned}, history[2]]
+    # Signatures are needed in the current turn only.
+    bare = [{"functionCall": call["functionCall"]}]
+    assert next_one == [history[0], {"role": "model", "parts": bare}, *later[2:]]
+    checked = [{"model": "gemini-3-pro", "contents": one} for one in (again, next_one)]
+    assert [fault for one in checked for fault in wire.lint(one, "gemini")] == []
+    log = log_of(store, "one")
+    assert [entry.message.text for entry in log][3:] == [
+        "three 三",
+        "And now? 现在呢？",
+        "three 三",
+    ]
+    # The log keeps the signature, for the day the provider takes it again.
+    written = wire.gemini.request([log[1].message], model="gemini-3-pro", repair=False).kwargs
+    assert written["contents"] == [history[1]]
 
 
 def test_a_compaction_block_at_a_provider_without_compaction(tmp_path: Path) -> None:

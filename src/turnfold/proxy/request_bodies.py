@@ -333,7 +333,7 @@ class BodyFormat:
             items += self._written(message, body.model, bare, key)
             if number == 0 and system is None:  # otherwise they are in the system prompt
                 items += early
-        items = self._repaired(items)
+        items = self._repaired(items, body.model)
         if bare and self.provider == "anthropic" and "thinking" in body.fields:
             # With thinking switched on, Anthropic refuses a tool loop whose thinking blocks were left out.
             thinking = msgspec.json.decode(body.fields["thinking"])
@@ -396,14 +396,19 @@ class BodyFormat:
         [record] = self.wire.accept_all(group, model=model)
         return record
 
-    def _repaired(self, items: list[bytes]) -> list[bytes]:
-        """Return the items; those that the provider would refuse are repaired, the others keep their bytes."""
+    def _repaired(self, items: list[bytes], model: str) -> list[bytes]:
+        """Return the items; those that the provider would refuse are repaired, the others keep their bytes.
+
+        Some rules depend on the model: Gemini 3 refuses calls without a signature.
+        """
         parsed = [_object(item) for item in items]
-        repaired = wire.repair(parsed, self.provider)
-        if repaired.payload is parsed:
+        payload = {"model": model, self.list_key: parsed}
+        repaired = wire.repair(payload, self.provider)
+        if repaired.payload is payload:
             return items
+        fixed = objects_of((object_of(repaired.payload) or {}).get(self.list_key))
         known = {_encoded(one): item for one, item in zip(parsed, items, strict=True)}
-        return [known.get(text, text) for text in map(_encoded, objects_of(repaired.payload))]
+        return [known.get(text, text) for text in map(_encoded, fixed)]
 
 
 _NULL: Final = msgspec.Raw(b"null")
