@@ -22,7 +22,8 @@ from turnfold.testing.model_server import ModelServer
 from turnfold.tokens import counter_for
 
 ROOT = Path(__file__).parents[2]
-MODEL, STEPS = "gpt-4o", 14
+MODEL, STEPS, MORE = "gpt-4o", 60, 4
+"""Model, and the steps of a long turn and of a short one after it."""
 
 
 def program(name: str) -> str:
@@ -63,7 +64,7 @@ class Counting:
         if not body.get("tools"):
             return Say("标题")  # opencode asks for a title
         number = next(self._numbers)
-        if number % STEPS == 0:
+        if number in (STEPS, STEPS + MORE):
             return Say("done 完成")
         asked = {self._argument: f"seq {number * 100} {number * 100 + 900}", "description": "count"}
         return Say("counting 数数", calls=(Call(f"call_{number}", self._tool, asked),))
@@ -120,13 +121,13 @@ def test_a_coding_agent_with_its_base_url_alone(
                 capture_output=True,
                 text=True,
                 check=False,
-                timeout=280,
+                timeout=900,
             )
             assert run.returncode == 0, run.stderr[-2_000:]
             assert "done 完成" in run.stdout
     assert provider.rejected == []
     calls = [one.body for one in provider.seen if one.body.get("tools")]
-    assert len(calls) == 2 * STEPS
+    assert len(calls) == STEPS + MORE
     assert [fault for body in calls for fault in broken_pairs(body)] == []
     sizes = [tokens_of(ResponsesLoop, body, counter_for(MODEL)) for body in calls]
     assert [size for size in sizes if size > budget] == []
@@ -137,7 +138,7 @@ def test_a_coding_agent_with_its_base_url_alone(
         return [call for some in found for call in some]
 
     receipts = with_memory(store, made)
-    assert sum(bool(call.checkpoint) for call in receipts) >= STEPS  # most were shortened
+    assert sum(bool(call.checkpoint) for call in receipts) >= STEPS // 2  # most were shortened
 
 
 def test_a_websocket_is_declined_with_the_status_at_which_codex_takes_http() -> None:
