@@ -7,7 +7,8 @@ official clients read it, so that the same program runs with and without the pro
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -286,7 +287,7 @@ def name_of(program: Program, stream: bool) -> str:  # noqa: FBT001 (a parameter
 
 
 @pytest.fixture
-def address(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     """Give programs the address of their provider by the environment alone."""
 
     def set_to(url: str) -> None:
@@ -300,7 +301,8 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
         ):
             monkeypatch.setenv(name, value)
 
-    return set_to
+    yield set_to
+    gc.collect()  # connections that a framework left open are told of now, where that is ignored
 
 
 @pytest.mark.filterwarnings(
