@@ -336,12 +336,15 @@ class RuleLedger:
 
     def is_confirmation(self, seq: int, message: Message) -> bool:
         """Return True if a short answer of the assistant only confirms a rule that is shown or no longer holds."""
-        text = message.text
-        if message.role != "assistant" or message.calls or len(text) > _LONGEST_CONFIRMATION:
+        changed = self._changed().rules
+        if message.role != "assistant" or not any(
+            at in changed or at in self._shown for at in _answered_by(seq)
+        ):
             return False
-        return bool(
-            _answered(seq, text, self._changed().rules) or _answered(seq, text, self._shown)
-        )
+        text = message.text
+        if message.calls or len(text) > _LONGEST_CONFIRMATION:
+            return False
+        return bool(_answered(seq, text, changed) or _answered(seq, text, self._shown))
 
     def _changed(self) -> _ChangedRules:
         """Return the rules of messages that no longer hold, from the cache if no rule changed since."""
@@ -596,8 +599,12 @@ def _by_entry(rules: Iterable[StandingRule]) -> dict[int, list[StandingRule]]:
 
 def _answered(seq: int, text: str, rules: Mapping[int, list[StandingRule]]) -> list[StandingRule]:
     """Return the rules, from the entries just before entry `seq`, that the entry's text repeats."""
-    near = range(max(seq - _ANSWERED_WITHIN, 1), seq)
-    return [rule for at in near for rule in rules.get(at, ()) if _repeats(text, rule)]
+    return [rule for at in _answered_by(seq) for rule in rules.get(at, ()) if _repeats(text, rule)]
+
+
+def _answered_by(seq: int) -> range:
+    """Return the log positions of the entries that an assistant's answer at this position may repeat."""
+    return range(max(seq - _ANSWERED_WITHIN, 1), seq)
 
 
 def _repeats(text: str, rule: StandingRule) -> bool:
