@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import pytest
 
@@ -123,3 +124,54 @@ def test_the_requests_are_seen_without_the_patterns_for_them(
     never = re.compile(r"(?!)")
     monkeypatch.setattr(one_time, "_WORK", {"en": never, "zh": never})
     assert len([text for text in ONE_TIME if kept(text)]) > 10
+
+
+EDITS = [
+    "rename get_usr to get_user everywhere",
+    "Delete the old fixtures.",
+    "Undo that last change.",
+    "Don't run the slow tests this time.",
+    "把 utils.py 里那个 parse_date 函数改成支持时间戳的",
+    "README 里加一段安装说明",
+    "测试太慢了，你先只跑 test_orders.py",
+    "太长了，压缩到十行以内",
+    "算了，这单不要了，退了吧",
+    "把登录页的按钮改成蓝色。",
+]
+LASTING_EDITS = [
+    "Delete the test files after each run.",
+    "Never delete the migrations folder.",
+    "Use camelCase for variables.",
+    "Change the payment method to my Visa card.",
+    "Let's move it to 10 May.",
+    "每次结尾加个总结。",
+    "先写测试再写代码",
+    "太贵了，改住如家吧",
+    "先别提交，我看一下改动。",
+]
+
+
+@pytest.mark.parametrize("text", EDITS)
+def test_an_edit_of_one_piece_or_a_request_for_this_time_is_no_rule(text: str) -> None:
+    assert kept(text) == []
+
+
+@pytest.mark.parametrize("text", LASTING_EDITS)
+def test_an_edit_that_may_hold_longer_is_kept(text: str) -> None:
+    assert len(kept(text)) == 1
+
+
+def test_the_edits_are_seen_without_the_patterns_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    never = re.compile(r"(?!)")
+    monkeypatch.setattr(one_time, "_EDITS", {"en": never, "zh": never})
+    assert len([text for text in EDITS if kept(text)]) > 5
+
+
+def test_a_request_about_what_a_rule_names_is_kept_with_it() -> None:
+    rules: Sequence[StandingRule] = ()
+    for number, text in enumerate(["Never touch the legacy module.", "Delete the legacy module."]):
+        new = extract_rules(text, seq=2 + 2 * number, trust="user")
+        rules = update_ledger(rules, new, limit_tokens=10_000, count=len).rules
+    ban, request = [*rules]
+    assert (ban.state, request.text) == ("active", "Delete the legacy module.")
+    assert request.may_replace == (ban.id,)

@@ -226,3 +226,36 @@ def test_the_samples_see_a_text_that_is_taken_for_the_users_words(
 ) -> None:
     monkeypatch.setattr(own_words, "_WORKED_ON", re.compile(r"(?!)"))
     assert len(others(language, "none")) > 5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'My husband just texted: "always ask them for a discount, never pay full price"',
+        'Tom wrote: "we need to drop IE support, and please never use jQuery"',
+        '小王在评审里写："禁止在循环里查数据库，所有查询必须批量"',
+        '老板写道："所有发票必须周五前交。"',
+        "It says here that users must accept the terms.",
+        "这上面说用户必须同意条款。",
+        "不敢相信都周五了。",
+    ],
+)
+def test_words_that_are_only_passed_on_are_no_rule(text: str) -> None:
+    assert kept(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Every mail should say "Best regards".',
+        'When somebody writes "urgent", call me.',
+        'Never say "sorry".',
+        '不要说"亲"。',
+        '以后回复客户都说"您好"',
+        '开场先说"大家好"',
+        'My rule is simple: whoever says "no" is never asked again.',
+        "Please add a joke to each mail.",
+    ],
+)
+def test_a_rule_with_words_in_quotes_is_kept(text: str) -> None:
+    assert [rule.text for rule in kept(text)] == [text]

@@ -117,7 +117,7 @@ _ACTS: dict[Language, tuple[tuple[RuleAct, re.Pattern[str]], ...]] = {
         (
             "cancel",
             re.compile(
-                r"^(?:please\s+|let's\s+|ok(?:ay)?,?\s+)?(?:forget|disregard|ignore|scratch|never\s?mind|cancel|undo|lift|scrap|revoke)\s"
+                r"^(?:please\s+|let's\s+|ok(?:ay)?,?\s+)?(?:enough\s+(?:with|of)|i\s+take\s+back|forget|disregard|ignore|scratch|never\s?mind|cancel|undo|lift|scrap|revoke)\s"
                 r"+(?!that\b|to\b|it\b)|\b(?:is|are|was|were|been|got)\s+(?:now\s+|all\s+)?(?:cancell?ed|scrapped|called\s+off"
                 r"|off\s+the\s+table|dropped|history)\b|\bno\s+longer\b|\bany\s?more\b|\bno\s+need\s+(?:to|for)\b",
                 _I,
@@ -126,7 +126,7 @@ _ACTS: dict[Language, tuple[tuple[RuleAct, re.Pattern[str]], ...]] = {
         (
             "change",
             re.compile(
-                r"\bactually\b|\bon\s+second\s+thoughts?|\bchange\s+of\s+plans?|\bscratch\s+that|\binstead\b|\brather\s+than\b"
+                r"\bactually\b|(?:^|[,;]\s*(?:so\s+|then\s+)?)(?!so\b|then\b|that\b|how\b|what\b|as\b)\w+\s+it\s+is\W*$|\bon\s+second\s+thoughts?|\bchange\s+of\s+plans?|\bscratch\s+that|\binstead\b|\brather\s+than\b"
                 r"|\bchang(?:e|ed|es|ing)\b|^(?:no\s+)?wait\b|\bcorrection\b|\bsorry\b|\bswitch(?:ed|ing)?\b|\bswap"
                 r"|\breplac(?:e|ed|ing)\b|\brenamed?\b|\bmove[sd]?\b|\bmigrated?\b|\bpush(?:ed)?\b|\bpostponed?\b"
                 r"|\breschedul|\bdelayed\b|\bslipped\b|\bextend(?:ed)?\b|\bbump(?:ed)?\b|\braised?\b|\blowered\b|^\W*(?:please\s+|let's\s+|we\s+)?(?:lower|reduce|increase)\s+(?:the|our|my)\b|\bcut\b.*\bto\b"
@@ -163,7 +163,7 @@ _ACTS: dict[Language, tuple[tuple[RuleAct, re.Pattern[str]], ...]] = {
                 "改|换|跳槽|往[后前][推挪延移]|(?:提前|推迟|延后|延期|顺延)了?[,，]|"
                 + _MOVED_TO
                 + "|不[^,，。]{0,12}了|不在.{1,8}了|还是.{1,20}(?:吧|好|，)|算了"
-                "|推迟|推到|延到|延长|延期|挪|提前到|提到|迁|升级"
+                "|推迟|推到|延到|延长|延期|挪|提前到|提到|迁|升[级到]"
                 "|涨到|调[到成为]|砍到|加到|降到|不对|等等|不好意思|想了想|取消|(?:退|卖|满|没|弃|腻)了|离职|搬到|接手|变了|要走了"
                 "|不是.{1,12}(?:是|[，,]|$)|别(?:用|放|分|叫).{1,10}[，,].|重新|^新的|新(?:日期|电话|地址|号)"
                 "|太[贵远吵小大慢晚早难忙].{0,3}[，,]|(?:订|坐|客)满了?|就够|什么.{1,4}都行|(?<![都也])不行[，,]|开始吃|收回|作废|更正"
@@ -174,14 +174,15 @@ _ACTS: dict[Language, tuple[tuple[RuleAct, re.Pattern[str]], ...]] = {
 _FORBIDDEN_MOVE = re.compile(
     r"\b(?:never|don't|do\s+not|must\s+not|mustn't|cannot|can't|shouldn't)\s+(?:ever\s+|you\s+|let\s+(?:me|us)\s+)?(?:\w+ly\s+)?(?:push|move|change|switch|drop|cut"
     r"|raise|replace|swap|extend|rename|forget|postpone)\b|\b(?:every|any|each|no|per)\s+(?:\w+\s+)?(?:changes?|moves?|switch|push|cut)\b"
-    r"|(?:不[能要得许准可]以?|别|勿|禁止|严禁)(?:随便|擅自|再|私自|给我|乱|更)?(?:[改换挪]|推迟|延期|取消|作废|撤销|撤回|收回|升级|变更)(?![成为到用])",
+    r"|(?:不[能要得许准可]以?|别|勿|禁止|严禁)(?:随便|擅自|再|私自|给我|乱|更)?(?:[改换挪]|推迟|延期|取消|作废|撤销|撤回|收回|升级|变更)(?![成为到用])"
+    r"|每次[^,，。]{0,4}[改换](?![成为到用])|[改换](?:完|好)(?![了成])",
     _I,
 )
 """Matches words of change in a sentence that changes no rule: "never push to main", "every change needs a ticket",
 地址不能改."""
 _WEAK: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
-        r"\bnow\b|\bfrom\s+now\s+on\b|\bthese\s+days\b|\blately\b|\bagain\b|\bgoing\s+forward\b|\bstarting\b|\bas\s+of\b"
+        r"\bnow\b|\bsince\s+(?:last|yesterday|this|\w+day)\b|\bfrom\s+now\s+on\b|\bthese\s+days\b|\blately\b|\bagain\b|\bgoing\s+forward\b|\bstarting\b|\bas\s+of\b"
         r"|\bupdate\b|\brather\b|,\s*not\b",
         _I,
     ),
@@ -268,7 +269,7 @@ _NO_VALUE: dict[Language, re.Pattern[str]] = {
 subject", "change trains"."""
 _TAKES_BACK: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
-        r"^(?:\W|\b(?:please|ok(?:ay)?|so|and|actually|let's|you\s+can|just)\b)*(?:forget|disregard|ignore|scratch|never\s?mind"
+        r"^(?:\W|\b(?:please|ok(?:ay)?|so|and|actually|let's|you\s+can|just)\b)*(?:enough\s+(?:with|of)|i\s+take\s+back|forget|disregard|ignore|scratch|never\s?mind"
         r"|cancel|undo|lift|scrap|revoke|drop|ditch|withdraw|remove)\b[^,;]*$"
         r"|\b(?:rule|restriction|ban|limit|thing|instruction|requirement|request|condition|preference)\b[^,;]*"
         r"\b(?:no\s+longer|not|doesn't|any\s?more|off|void|lifted|gone|cancell?ed|dropped|over)\b[^,;]*$",

@@ -16,6 +16,7 @@ from turnfold.rules.clauses import (
     shared_beginning,
     units_of,
 )
+from turnfold.rules.lifted_prohibitions import affirms
 from turnfold.rules.subjects import without_frame
 from turnfold.rules.topics import SOMEWHAT, class_values
 
@@ -100,6 +101,9 @@ _UNIT_OF = {
 }
 
 
+_IT_IS = late_pattern(r"\w+\s+it\s+is\W*$", re.IGNORECASE)
+
+
 def gives_anew(later: str, earlier: str, *, changes: bool) -> float:
     """Return how certainly a sentence gives a new amount, time or name for an earlier statement: 0, 0.5 or 1.
 
@@ -133,7 +137,7 @@ def only_reports(later: str, earlier: str) -> bool:
 
     "Coverage is at 73 % now" does not end "coverage must be at least 80 %", nor does a price end a budget.
     """
-    if not _LIMITS.search(earlier):
+    if not _LIMITS.search(earlier) or _IT_IS.search(later) or affirms(later):
         return False
     now = _LATER_ON.sub(" ", later)
     return not (_LIMITS.search(now) or _LAYS_DOWN.search(now))

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from turnfold._lazy_loading import late_pattern
 from turnfold.rules.clauses import clauses_of
-from turnfold.rules.lifted_prohibitions import affirms, lifts
+from turnfold.rules.lifted_prohibitions import TIMES, affirms, lifts
 from turnfold.rules.rule_comparison import (
     LIMIT,
     are_others,
@@ -98,7 +98,7 @@ def may_mean(rule: StandingRule, other: StandingRule, active: Sequence[StandingR
     Either it names half of that rule's words, or it names nothing and that rule was said shortly before.
     """
     sides, others = facets(rule.plain), facets(other.plain)
-    if sides and others and sides.isdisjoint(others):
+    if (sides and others and sides.isdisjoint(others)) or _OF_A_DAY.match(rule.plain):
         return False
     if bare := _BARE_AMOUNT.search(rule.plain):  # 算了，两袋吧 after 麦片来三袋
         counted = _COUNTED.findall(other.plain)
@@ -112,10 +112,15 @@ def may_mean(rule: StandingRule, other: StandingRule, active: Sequence[StandingR
         return _share(topic, parts_of(words_of(other))) >= _HALF and bool(
             common_terms(pairs, words_of(other))
         )
-    if rule.value and not contested_classes(rule, other):
+    if rule.value and not contested_classes(rule, other) and not _are_amounts(rule, other):
         return False
     gives = subject_of(other.plain).given or other.value
     return bool(gives) and other.kind != "task" and _is_recent(rule, other, active)
+
+
+def _are_amounts(rule: StandingRule, other: StandingRule) -> bool:
+    """Return True if a correction gives only a number, and the other rule has one amount: "relax it to 500"."""
+    return rule.scope == ("@number",) and len(other.value) == 1 and other.value[0][0].isdigit()
 
 
 def _has_just_been_said(
@@ -159,7 +164,7 @@ def _aimed_change(rule: StandingRule, other: StandingRule, contested: set[str]) 
     if sides and others and sides.isdisjoint(others):
         return 0.0  # "send the desk to my office" does not change its colour
     mine, words = subject_of(rule.plain, changes=True), words_of(other)
-    if _share_only_people(rule, other, contested):
+    if _share_only_people_or_times(rule, other, contested):
         return 0.0
     topic = mine.topic - _NAMES_OF_MONEY if "@money" in contested else mine.topic
     own = own_topic(topic, words)
@@ -185,11 +190,19 @@ def _aimed_change(rule: StandingRule, other: StandingRule, contested: set[str]) 
     return covered + bool(contested) if covered >= (_THIRD if contested else _HALF) else 0.0
 
 
-def _share_only_people(rule: StandingRule, other: StandingRule, contested: set[str]) -> bool:
-    """Return True if two rules have nothing in common but the person who says, wants or does something."""
+def _share_only_people_or_times(
+    rule: StandingRule, other: StandingRule, contested: set[str]
+) -> bool:
+    """Return True if two rules have nothing in common but the person who says, wants or does something.
+
+    Nor does what is called off at the weekend allow anything at weekends, if that was forbidden.
+    """
     common = common_terms(words_of(rule), words_of(other))
     people = actors_in(rule.plain) & actors_in(other.plain)
-    return bool(people) and not contested and common <= people
+    if contested:
+        return False
+    at_times = bool(common) and other.negative and common <= TIMES
+    return at_times or (bool(people) and common <= people)
 
 
 def _covered(topic: frozenset[str], rule: StandingRule, other: StandingRule) -> float:
@@ -244,13 +257,22 @@ def _can_take_the_place(rule: StandingRule, other: StandingRule, covered: float)
     return valued <= _NAMED_CLASSES and bool(subject_of(other.plain).given) and covered >= 1
 
 
+_OF_A_DAY = late_pattern(
+    r"\W*(?:(?:actually|ok(?:ay)?|so|and|no|well|sorry|oh)\W+)*(?:on\s+)?(?:\w+days?|weekends?|mornings?|evenings?|afternoons?|nights?)"
+    r"(?:\s+(?:mornings?|evenings?|afternoons?|nights?))?(?:\s+(?:is|are)|'s|'re)\s"
+    r"|(?:其实|那|就|不过|[,，])*(?:周|星期|礼拜)[一二三四五六日天末](?:[上下]午|早上|晚上)?(?:我们?|现在|已经|都)*(?:有空|没课|空了|没事|有事|不去)",
+    re.IGNORECASE,
+)
+"""Matches a sentence about a day, which gives no other day for something: "Sunday mornings are free now"."""
+
+
 def _aimed_without_subject(
     rule: StandingRule, other: StandingRule, left: Iterable[str], contested: set[str]
 ) -> float:
     """Return the score of a correcting sentence that does not name its subject: "make it 14 days instead of 7"."""
     if _is_other_choice(rule, other):
         return _SAME_CLASS / 2
-    if not contested or is_wish_of_others(other.plain):
+    if not contested or is_wish_of_others(other.plain) or _OF_A_DAY.match(rule.plain):
         return 0.0
     if other.negative and not LIMIT.search(other.plain):
         return 0.0

@@ -165,6 +165,7 @@ SURE_FORMS: dict[Language, re.Pattern[str]] = {
         r"|\b(?:i|we)'d\s+(?:much\s+)?rather\s+(?!not\s+say|die)\w+\b.*\bthan\b"
         r"|^\W*(?:(?:and|but|so|also|please)\W+)*no\s+(?:(?:more|new|further|extra)\s+)?(?!way|need|problem|idea|one|thanks?)(?:[\w-]+\s+){1,4}(?:please|pls)\b"
         r"|^\W*(?:(?:and|but|so|then)\W+)*(?:you\s+(?:can|may)\s+(?:now\s+)?)?(?!do\b|say\b|think\b)[a-z]+\s+(?:\w+\s+){0,3}?(?:whatever|whichever|however|whenever)\s+you\s+(?:like|want|please)\b"
+        r"|^\W*please\s+[a-z]+\s[^?!]*\b(?:each|every)\s+\w+\W*$"
         # an amount that will do, a place where things go, an address in a network
         r"|^\W*(?:(?:ok(?:ay)?|yes|yeah|well|i\s+think|maybe|so)\W+)*(?:\d+|a|an|one|two|three|four|five|six|seven|eight|nine|ten|twelve)\s+(?:[\w-]+\s+){1,3}(?:should|would|will)\s+(?:be\s+(?:ok(?:ay)?|enough|fine|plenty)|do)\b"
         r"|^\W*(?:they|these|those|all\s+\w+|the\s+\w+)\s+(?:go|belong|live)\s+(?:to|in|into|under|on)\s+(?:/|the\s)"

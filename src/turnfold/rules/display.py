@@ -32,6 +32,8 @@ from typing import Literal
 from turnfold._lazy_loading import late_pattern
 from turnfold.errors import InvalidOption
 from turnfold.rules.overrides import Overrides, SaidAt, overrides_of, said_last
+from turnfold.rules.permissions import is_permission
+from turnfold.rules.reversals import is_one_occasion
 from turnfold.rules.standing_rule import LONGEST_RULE, RuleKind, StandingRule
 from turnfold.rules.subjects import is_fragment
 from turnfold.text import clean_text, is_chinese, joint_cost, require_limit, single_line
@@ -152,6 +154,10 @@ _MAY_REPLACE = {
     "en": " (said later than {numbers} and may replace it)",
     "zh": "（晚于 {numbers}，可能取代它）",
 }
+_EXCEPTION = {
+    "en": " (an exception; {numbers} still holds otherwise)",
+    "zh": "（仅此一次的例外，{numbers} 平时仍然有效）",
+}
 _ADOPTED = {
     "en": ' (agrees to these words of the assistant: "{words}")',
     "zh": "（同意助手的这句话：“{words}”）",
@@ -209,7 +215,9 @@ def shown_rules(
         choice.taken = wanted
     else:
         most = max(vital_tokens - heading, 0)
-        vital, others = _ranked(active, limit_tokens=most, cost=lambda rule: costs[rule.id])
+        vital, others = _ranked(
+            active, limit_tokens=most, cost=lambda rule: costs[rule.id], ranks=choice.ranks
+        )
         left = choice.take([*choice.corrections(), *choice.unsaid(vital)], most)
         usual = max(limit_tokens - heading, 0)
         room = min(left, max(usual - (most - left), usual // _OTHERS))
@@ -237,6 +245,7 @@ class _Choice:
         self._overrides, self._costs = overrides, costs
         self._sentences = _sentences(active)
         self._needs: dict[str, frozenset[str] | None] = {}
+        self.ranks = {rule.id: _rank(rule) for rule in active}
         self.said = said
         """Ids of rules that the summary shows."""
         self.taken: set[str] = set()
@@ -251,7 +260,7 @@ class _Choice:
 
     def demands(self, rules: Iterable[StandingRule]) -> list[StandingRule]:
         """Return the binding rules that the summary already shows: a model may ignore a summary, which is only data."""
-        return [rule for rule in rules if rule.id in self.said and _rank(rule) in _BINDING]
+        return [rule for rule in rules if rule.id in self.said and self.ranks[rule.id] in _BINDING]
 
     def unsaid(self, rules: Iterable[StandingRule]) -> list[StandingRule]:
         """Return the rules that the summary does not show."""
@@ -331,7 +340,7 @@ class _Choice:
                 return None
             found |= needed
         overridden = self._is_overridden(rule)
-        if _rank(rule) in _BINDING and not overridden:
+        if self.ranks[rule.id] in _BINDING and not overridden:
             return frozenset(found)  # a doubt must not cost a prohibition its place
         for later in self._overrides.later.get(rule.id, ()):
             if later.id not in self._rules:  # the window shows it
@@ -392,8 +401,19 @@ def _words(rule: StandingRule, language: Literal["zh", "en"], seqs: Mapping[str,
         remark = _ADOPTED if rule.adopts else _ANSWERED
         about = remark[language].format(words=rule.answers) + about
     if numbers := ", ".join(f"[{seqs[each]}]" for each in rule.may_replace if seqs.get(each)):
-        about += _MAY_REPLACE[language].format(numbers=numbers)
-    return single_line(clean_text(f"{rule.lead}{rule.text}{about}"))
+        mark = _EXCEPTION if _is_exception(rule.plain) else _MAY_REPLACE
+        about += mark[language].format(numbers=numbers)
+    return _as_one_line(f"{rule.lead}{rule.text}{about}")
+
+
+@lru_cache(maxsize=4096)
+def _is_exception(text: str) -> bool:
+    return is_permission(text) and is_one_occasion(text)
+
+
+@lru_cache(maxsize=4096)
+def _as_one_line(text: str) -> str:
+    return single_line(clean_text(text))
 
 
 def _sentences(rules: Sequence[StandingRule]) -> dict[str, list[StandingRule]]:
@@ -415,16 +435,20 @@ def rank_rules(
     rules: Sequence[StandingRule], *, limit_tokens: int, cost: Callable[[StandingRule], int]
 ) -> list[StandingRule]:
     """Return all rules, the most important first; `cost` returns the tokens of a rule."""
-    vital, others = _ranked(rules, limit_tokens=limit_tokens, cost=cost)
+    ranks = {rule.id: _rank(rule) for rule in rules}
+    vital, others = _ranked(rules, limit_tokens=limit_tokens, cost=cost, ranks=ranks)
     return [*vital, *others]
 
 
 def _ranked(
-    rules: Sequence[StandingRule], *, limit_tokens: int, cost: Callable[[StandingRule], int]
+    rules: Sequence[StandingRule],
+    *,
+    limit_tokens: int,
+    cost: Callable[[StandingRule], int],
+    ranks: Mapping[str, tuple[int, _Group]],
 ) -> tuple[list[StandingRule], list[StandingRule]]:
     """Return the rules that do harm if they are forgotten, and all others, both with the most important first."""
     past = _past_plans(rules)
-    ranks = {rule.id: _rank(rule) for rule in rules}
     first: dict[int, list[StandingRule]] = {tier: [] for tier in _SHARES}
     later: dict[int, list[StandingRule]] = {tier: [] for tier in _SHARES}
     crowd: list[StandingRule] = []

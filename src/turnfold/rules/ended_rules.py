@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from turnfold._lazy_loading import late_pattern
 from turnfold.rules.act_classifier import is_negative, reports_done
 from turnfold.rules.changed_values import amounts_of, gives_anew, only_reports
-from turnfold.rules.clauses import share_words
+from turnfold.rules.clauses import nouns_of, only_in_first, share_words, units_of
 from turnfold.rules.corrections import may_mean, meant_rules
 from turnfold.rules.lifted_prohibitions import affirms, lifts, may_lift, releases
+from turnfold.rules.one_time import edits_a_piece
 from turnfold.rules.permissions import exempts, is_permission, permits_what
 from turnfold.rules.replaced_values import names_no_value, takes_the_place
 from turnfold.rules.restated_rules import restates
 from turnfold.rules.reversals import (
     alters,
     chooses_again,
+    chooses_rejected,
+    complains_of,
     corrects,
     drops,
     is_exception,
+    offers_another,
     speaks_of_once,
     takes_all_back,
+    takes_back,
+    takes_last_back,
     touches_a_part,
 )
 from turnfold.rules.rule_comparison import (
@@ -49,6 +56,8 @@ from turnfold.text import plain_characters
 __all__ = (
     "MOST_DOUBTFUL",
     "completed_tasks",
+    "concerned_by",
+    "confirmed_by",
     "doubtful_rules",
     "ended_by",
     "never_without",
@@ -71,6 +80,14 @@ _SUITS = frozenset(
     "weekend good date day look works fine perfect suit saturday sunday =place 周末 日子 合适".split()
 )
 """Words of a sentence that only says which day suits."""
+_JUST_BEFORE = 3
+"""Most log entries between two messages of the user with one answer between them."""
+_OUTPUT = late_pattern(
+    r"\b(?:answer|repl|respon|summar|write|mail|bullet|list|table|emoji|joke|tone|format|comment|quote|message|footnote)\w*"
+    r"|回答|回复|输出|总结|写|列表|表格|表情|笑话|语气|格式|邮件|消息|注释|分点",
+    re.IGNORECASE,
+)
+"""Matches an instruction about what the assistant writes."""
 _LAID_DOWN = ("rule", "prohibition", "preference", "decision")
 """Kinds of rules that "forget all my rules" ends; open tasks and facts about the user stay."""
 
@@ -154,21 +171,28 @@ def undone_by(
     """Return the rules that a sentence undoes by its form: it permits, releases, corrects or replaces them."""
     if takes_all_back(rule.plain):
         return [(each, "dropped") for each in mine if each.kind in _LAID_DOWN and each.seq]
+    if takes_last_back(rule.plain):
+        last = max((each.seq for each in mine if each.seq), default=0)
+        near = last and rule.said_at - last <= _JUST_BEFORE
+        return [(each, "dropped") for each in mine if near and each.seq == last]
     every = mine
     mine = [
         each
         for each in mine
         if share_words(said, each.plain) and not only_reports(said, each.plain)
     ]
+    if len(withdrawn := [each for each in mine if takes_back(said, each.plain)]) == 1:
+        return [(withdrawn[0], "dropped")]
     certain = [each for each in _given_anew(rule, mine) if not touches_a_part(said, each.plain)]
     if not alters(said):
         found = certain if _is_one(certain) else _filled_again(said, every)
         return [(each, "superseded") for each in found]
     found = [each for each in mine if lifts(said, each.plain) and is_denial(each)]
+    if not found and (turned := [each for each in every if chooses_rejected(said, each.plain)]):
+        return [(each, "superseded") for each in turned]
     found = found or [each for each in mine if corrects(said, each.plain)]
     if not found:
-        placed = [each for each in mine if takes_the_place(said, each.plain)]
-        found = placed if len(placed) == 1 else []
+        found = _clearest(said, [each for each in mine if takes_the_place(said, each.plain)])
     if not found:
         denies = is_negative(said, "en") or is_negative(said, "zh")
         again = [
@@ -178,6 +202,8 @@ def undone_by(
         ]
         found = again if _is_one(again) else []
     found = found or [each for each in mine if not each.negative and releases(said, each.plain)]
+    if not found and offers_another(said):
+        found = _clearest(said, [each for each in mine if _is_complained_of(said, each)])
     if not found and (
         dropped := [each for each in mine if not is_denial(each) and drops(said, each.plain)]
     ):
@@ -186,6 +212,27 @@ def undone_by(
     found = found or (certain if _is_one(certain) else [])
     found = found or _filled_again(said, every)
     return [(each, "superseded") for each in found if not touches_a_part(said, each.plain)]
+
+
+def _is_complained_of(said: str, other: StandingRule) -> bool:
+    """Return True if a sentence complains about what an instruction asks for: "the bullets annoy me"."""
+    return (
+        other.kind in ("rule", "preference")
+        and not other.value
+        and _OUTPUT.search(other.plain) is not None
+        and complains_of(said, other.plain)
+        and not is_denial(other)
+    )
+
+
+def _clearest(said: str, found: Sequence[StandingRule]) -> list[StandingRule]:
+    """Return the rule, as a list, with which a sentence has clearly more words in common than with the others."""
+    if len(found) < 2:
+        return [*found]
+    mine = units_of(said)
+    alike = {each.id: len(mine - only_in_first(mine, units_of(each.plain))) for each in found}
+    best, second, *_ = sorted(found, key=lambda each: -alike[each.id])
+    return [best] if alike[best.id] >= 2 * alike[second.id] else []
 
 
 def _filled_again(said: str, mine: Sequence[StandingRule]) -> list[StandingRule]:
@@ -220,6 +267,29 @@ def never_without(
             or (not each.negative and each.kind != "task" and fills_again(said, each.plain))
         )
     ]
+
+
+def concerned_by(rule: StandingRule, active: Sequence[StandingRule]) -> list[StandingRule]:
+    """Return the rules, newest first, of which a request to edit one thing names the thing: "delete the old branch".
+
+    It may do what they forbid, or undo what they ask for.
+    """
+    if not edits_a_piece(rule.plain, "en" if rule.plain.isascii() else "zh"):
+        return []
+    named = (*nouns_of(rule.plain), *units_of(rule.plain))
+    mine = {each for each in named if each.isascii() or len(each) > 1}
+    found: list[StandingRule] = []
+    for each in rules_before(rule, active):
+        own = only_in_first(mine, nouns_of(each.plain) | units_of(each.plain))
+        if len(own) < len(mine) - len(own):
+            found.append(each)
+    return sorted(found, key=lambda each: -each.said_at)
+
+
+def confirmed_by(rule: StandingRule, active: Sequence[StandingRule]) -> bool:
+    """Return True if a sentence says that something stays as an earlier rule says: "invoices as before"."""
+    mine = nouns_of(rule.plain)
+    return any(mine & nouns_of(each.plain) for each in rules_before(rule, active))
 
 
 def _given_anew(rule: StandingRule, mine: Sequence[StandingRule]) -> list[StandingRule]:
@@ -280,7 +350,7 @@ def doubtful_rules(
         ]
     unsure += [
         each
-        for each in never_without(rule, said, active)
+        for each in (*never_without(rule, said, active), *concerned_by(rule, active))
         if each.id not in ended and each not in unsure
     ]
     if unsure or ended:
@@ -314,6 +384,8 @@ def _may_undo(rule: StandingRule, said: str, other: StandingRule) -> bool:
         return True
     if not alters(said):
         return False
+    if complains_of(said, other.plain) and _is_complained_of(said, other):
+        return True
     if is_denial(other) and may_lift(said, other.plain):
         return True
     return not other.negative and (takes_the_place(said, other.plain) or drops(said, other.plain))

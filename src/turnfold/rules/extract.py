@@ -32,10 +32,10 @@ from turnfold.rules.demands import (
     demanding_clause,
     sets_value,
 )
-from turnfold.rules.one_time import asks_a_favour
+from turnfold.rules.one_time import asks_a_favour, edits_a_piece
 from turnfold.rules.own_words import BLANK, OwnSentence, own_sentences
 from turnfold.rules.permissions import is_permission
-from turnfold.rules.reversals import alters
+from turnfold.rules.reversals import alters, takes_last_back
 from turnfold.rules.rule_kinds import FORBIDS, FORBIDS_OTHERWISE, kind_by_form, listed_kind
 from turnfold.rules.sentence_clauses import (
     changed_clauses,
@@ -108,6 +108,8 @@ POINTS_BACK: dict[Language, re.Pattern[str]] = {
     "zh": re.compile("^(?:那|就|也|先)*[这那它他她]"),
 }
 """Matches a task that cannot be understood without the sentence before it: "I'll do that tonight, remind me"."""
+_DANGLING = late_pattern(r"[,;]?\s+(?:and|but|or|so)(?:,?\s+\w+ly)?$", re.IGNORECASE)
+"""Matches the word that joins a clause to the next one, if it stands at the end."""
 _LONGEST_JOINT = 8
 """Most characters between two clauses of a sentence: a comma, a space, a word such as "and"."""
 
@@ -137,6 +139,8 @@ def extract_rules(
     """
     sentences = [*own_sentences(text)]
     rules = _own_rules(text, sentences, seq=seq, trust=trust, confirmation=confirmation)
+    if "?" in answered or "？" in answered:  # "forget that" is an answer to what was asked
+        rules = tuple(rule for rule in rules if not takes_last_back(rule.plain))
     if trust == "user" and answered and (answer := read_answer(text, sentences, answered)):
         return _with_answer(text, answer, rules, seq=seq)
     return rules
@@ -360,7 +364,12 @@ def _may_undo(text: str, language: Language) -> bool:
     """Return True if a sentence that is no rule by its words may end, permit or complete what an earlier one says."""
     if reports_done(text, language) or may_report(text) or alters(text):
         return True
-    return is_permission(text) or may_fill(text) or asks_for_action(text)
+    return (
+        is_permission(text)
+        or may_fill(text)
+        or asks_for_action(text)
+        or edits_a_piece(text, language)
+    )
 
 
 def _clauses(text: str, language: Language) -> Iterator[_Part]:
@@ -420,4 +429,5 @@ def _cut(said: str) -> str:
         ]
         space = said.rfind(" ", LONGEST_RULE // 2, LONGEST_RULE)
         said = said[: ends[-1] if ends else space if space > 0 else LONGEST_RULE]
-    return said.strip().strip(",，;；、").strip()
+    said = said.strip().strip(",，;；、").strip()
+    return _DANGLING.sub("", said) or said

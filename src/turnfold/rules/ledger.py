@@ -22,6 +22,8 @@ from turnfold.rules.display import rank_rules
 from turnfold.rules.ended_rules import (
     MOST_DOUBTFUL,
     completed_tasks,
+    concerned_by,
+    confirmed_by,
     doubtful_rules,
     ended_by,
     never_without,
@@ -33,7 +35,7 @@ from turnfold.rules.lifted_prohibitions import affirms, lifts
 from turnfold.rules.other_facts import bans_another_thing, has_other_fact, only_refers
 from turnfold.rules.permissions import is_permission
 from turnfold.rules.replaced_values import takes_the_place
-from turnfold.rules.reversals import adopts, corrects
+from turnfold.rules.reversals import adopts, corrects, only_takes_back
 from turnfold.rules.rule_comparison import (
     ONE_AT_A_TIME,
     contested_classes,
@@ -115,8 +117,12 @@ def update_ledger(
         said = _said(each, ledger)
         near = active.near(each, said)
         rule, found = _read(each, said, near, is_only_report=each.id not in judged)
-        targets = [target for target in found if not _loses_fact(said, *target)]
-        partly = [old.id for old, _ in found if has_other_fact(said, old.plain)]
+        targets = [target for target in found if not _loses_fact(rule, said, *target)]
+        partly = [
+            old.id
+            for old, _ in found
+            if has_other_fact(said, old.plain) or _loses_amount(rule, old)
+        ]
         targets += _going_on(rule, targets, active)
         linked = tuple(target.id for target, _ in targets)
         if rule.act != "done" and (linked or rule.act != each.act):
@@ -160,7 +166,11 @@ def _added(
     partly = [each for each in partly if each not in linked]
     doubtful = doubtful_rules(rule, said, near, (*linked, *partly))
     doubtful = (*partly, *doubtful)[:MOST_DOUBTFUL]
-    taken_back = bool(targets) and rule.act != "permit" and only_cancels(rule.plain)
+    taken_back = (
+        bool(targets)
+        and rule.act != "permit"
+        and (only_cancels(rule.plain) or only_takes_back(rule.plain))
+    )
     return msgspec.structs.replace(
         rule, kind=_kind(rule, targets), supersedes=linked, about=_about(rule, targets), may_replace=doubtful,
         weak=rule.weak and not (linked or doubtful),
@@ -180,10 +190,12 @@ def _read(
     if put_off := [each for each in rules_before(rule, active) if takes_up(rule.plain, each.plain)]:
         # "Push it now" ends "don't push yet", and is itself a request for one thing.
         return msgspec.structs.replace(rule, act="done"), [(each, "dropped") for each in put_off]
+    if rule.act == "keep" and confirmed_by(rule, active):
+        return msgspec.structs.replace(rule, act="done"), []  # it adds nothing to what it confirms
     targets = ended_by(rule, said, active)
     if rule.act == "done" and not targets and is_only_report and not only_closes(rule):
         targets = undone_by(rule, said, rules_before(rule, active))
-        if targets or never_without(rule, said, active):
+        if targets or never_without(rule, said, active) or concerned_by(rule, active):
             act = "permit" if is_permission(said) and not targets else "change"
             rule = msgspec.structs.replace(rule, act=act, kind="rule", negative=False)
     elif _may_be_report(rule) and not targets:
@@ -199,13 +211,26 @@ def _read(
     return _with_act(rule, said, targets), targets
 
 
-def _loses_fact(said: str, old: StandingRule, state: RuleState) -> bool:
+def _loses_fact(rule: StandingRule, said: str, old: StandingRule, state: RuleState) -> bool:
     """Return True if a rule must not end, because it says something that the new sentence does not touch."""
     return state == "superseded" and (
-        only_refers(said, old.plain)
+        _loses_amount(rule, old)
+        or only_refers(said, old.plain)
         or has_other_fact(said, old.plain)
         or bans_another_thing(said, old.plain)
     )
+
+
+def _loses_amount(rule: StandingRule, old: StandingRule) -> bool:
+    """Return True if a sentence gives no other amount, but only another unit: "in pounds, not euros"."""
+    if rule.act not in ("state", "renew") or rule.kind == "prohibition":
+        return False
+    money = "@currency" in rule.scope and "@currency" in old.scope
+    return money and not _has_number(rule) and _has_number(old)
+
+
+def _has_number(rule: StandingRule) -> bool:
+    return any(each[0].isdigit() for each in rule.value)
 
 
 def _permit(rule: StandingRule) -> StandingRule:
@@ -218,7 +243,7 @@ def _may_be_report(rule: StandingRule) -> bool:
     """Return True if a sentence taken for a rule may only report work as done: "Marco got the NDA", "I did those"."""
     if rule.negative or rule.act not in ("state", "change"):
         return False
-    return rule.kind in _REPORTS if rule.act == "state" else may_report(rule.plain)
+    return (rule.act == "state" and rule.kind in _REPORTS) or may_report(rule.plain)
 
 
 def new_rule(text: str, *, kind: RuleKind, added: int = 0) -> StandingRule:

@@ -26,6 +26,7 @@ __all__ = (
     "AFFIRMS",
     "CONDITION",
     "RELEASES",
+    "TIMES",
     "affirming_clauses",
     "affirms",
     "asks_something",
@@ -66,7 +67,7 @@ _POINTS = late_pattern(
 )
 """Matches a Chinese clause that only names the subject of the next clause: 打电话的事，现在可以打了 ("about the calls:
 ...")."""
-_TIMES = frozenset(
+TIMES = frozenset(
     "monday tuesday wednesday thursday friday saturday sunday morning evening afternoon night weekend week day month"
     " 周末 周 末 晚 早 中 午 夜 上 下".split()
 )
@@ -140,7 +141,7 @@ def _lifted(later: str, earlier: str) -> float:
         mine = _meant(clause)
         shared = mine - only_in_first(mine, there)
         own = only_in_first(mine, there)
-        if not shared - _TIMES and not forbidden <= _TIMES:
+        if not shared - TIMES and not forbidden <= TIMES:
             continue  # "call me in the evening" allows no orders in the evening
         own -= LIGHT_WORDS
         if shared - LIGHT_VERBS or shared >= forbidden:

@@ -11,7 +11,7 @@ import re
 from turnfold._lazy_loading import late_pattern
 from turnfold.rules.act_classifier import Language
 
-__all__ = ("asks_a_favour", "is_one_time")
+__all__ = ("asks_a_favour", "edits_a_piece", "is_one_time")
 
 
 _ONCE: dict[Language, re.Pattern[str]] = {
@@ -60,7 +60,7 @@ _OPENING = (
 """Matches words before an English request for work: "ok, now please", "I want you to"."""
 _DECIDES = (
     r"(?!\W*(?:\w+\W+){0,3}?let(?:'s|\s+us)\s+(?:also\s+|just\s+|then\s+)?(?:add|create|extract|split"
-    r"|inline|update|process|apply|merge|import|export|show)\b)"
+    r"|inline|update|process|apply|merge|import|export|show|delete|remove|undo|revert)\b)"
 )
 """Rules out a change that the user proposes, which is a decision: "let's add a sauna"."""
 _WORK_ON = (
@@ -127,10 +127,47 @@ _OF_SEVERAL = late_pattern(
     re.IGNORECASE,
 )
 """Matches an end that speaks of things of a sort: "add a license header to new files"."""
+_PIECE_EN = (
+    r"(?:(?-i:[\w/-]+\.[a-z]{1,4}\b|\w+_\w+|[a-z]+[A-Z]\w*|\w+\(\))"
+    r"|(?:the|an?|that|this|these|those|my|our)\s+(?:[\w-]+\s+){0,3}?(?:file|folder|module|function|class|variable"
+    r"|constant|helper|fixture|test|script|branch|commit|import|endpoint|component|button|header|footer|line|paragraph"
+    r"|sentence|section|chapter|heading|intro|ending|change|readme|changelog|docstring|migration|column|row|cell|slide|verse)s?\b)"
+)
+_PIECE_ZH = (
+    r"(?:[A-Za-z][\w/-]*(?:\.[a-z]{1,4}\b|_\w+|\(\))|README|(?:[这那]个?|第)[^,，。]{0,4}[段句章节页行列个条处]|函数|方法|变量|参数"
+    r"|脚本|分支|常量|模块|按钮|开头|结尾|(?<=[这那个])(?:接口|测试|用例|提交|文件|标题|commit))"
+)
+_EDITS: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(
+        rf"{_DECIDES}{_OPENING}(?:delete|remove|rename|move|drop|undo|revert|change|rewrite|replace|cut|bump|shorten|tighten|trim"
+        rf"|swap|convert)(?:\s+(?:out|back|down|up))?\s+{_PIECE_EN}"
+        r"|^(?=.*\bthis\s+time\W*$)\W*(?:(?:and|so|but|please|ok(?:ay)?|just|only)\b\W*)*(?:don't|do\s+not|skip|leave|use|run|show|make|write|no)\b",
+        re.IGNORECASE,
+    ),
+    "zh": re.compile(
+        r"^(?:好[的了]?[,，]|行[,，]|那就?|现在|先|再|请|麻烦|你|您|帮我|顺便|直接)*"
+        rf"(?:[把将][^,，。]{{0,12}}?{_PIECE_ZH}[^,，。]{{0,24}}?(?:[改删换加补移挪拆缩撤写]|去掉|合并|重命名|回滚|注释掉)"
+        rf"|(?:在|给)?[^,，。]{{0,8}}?{_PIECE_ZH}\s*[里中上下后前末]?[面尾]?(?:再|也|就)?[加补插删](?:上|入)?[一个几两点])"
+        # what comes first, and a correction of the last answer
+        r"|(?:^|[,，])(?:你|那|就|咱们|我们)*先只?(?:跑|看|做|改|测|写|查|修|弄|试|列|讲)(?![^,，。]*[,，]?再)"
+        r"|^(?:这|那|写得|还是|有点|嗯|[,，])*太(?:[长短硬干乱细粗]|啰嗦|复杂|正式|生硬)了?[,，](?:再|你|请|就)*(?:压缩|缩|精简|改|重写|写|展开|删)"
+        r"|^[^,，。]{0,8}再[^,，。]{1,8}一?点(?:吧|的)?[。！!]?$|^(?:那|就|再)*换[^,，。]{1,10}试试|^先(?:帮|给|替)我"
+        r"|^(?:[^,，]{1,8}[,，])?(?:那|就|还是)*[用选要]第[一二三四五六]个(?:吧|好了)?[。！!]?$"
+        # an order that is not wanted any more
+        r"|^(?:算了|那|就|还是|唉|[,，])*[这那刚才]+一?(?:单|[个笔份]订单|张票)(?:我|就|先|也)*(?:不要|不用|退|取消)"
+    ),
+}
+"""Matches an edit of one piece of code or text, a first step, or words such as "this time".
+
+Such a request is over when it is done; but it may undo what an earlier rule says ("keep the old branch").
+"""
 _NO_MARK = late_pattern(
     "[特区分个性级类识错]别|别(?=的|[处字])|都(?=[补写发改加修贴合][进上掉好完齐给并])"
 )
 """Matches Chinese words that contain a character of `_LASTING`, but say nothing of when a request holds."""
+_VALUE = late_pattern("改[成为到用在]|换[成到为]|[设定调]为")
+"""Matches Chinese verbs for a new value, which an edit of one piece of code has, too."""
+_FOR_ALL = late_pattern("以后|今后|每|都|一律|统一|所有|任何|必须|务必|凡")
 
 
 def asks_a_favour(text: str, language: Language) -> bool:
@@ -144,8 +181,19 @@ def is_one_time(text: str, language: Language) -> bool:
     """Return True if a sentence asks for one piece of work now, and nothing in it may hold beyond that work."""
     if _ONCE[language].search(text):
         return asks_a_favour(text, language)
+    if edits_a_piece(text, language):
+        return True
     found = _WORK[language].match(text)
     if found is None or _LASTS[language].search(text, found.end()):
         return False
     plain = _NO_MARK.sub("", text) if language == "zh" else text
     return not _LASTING[language].search(plain)
+
+
+def edits_a_piece(text: str, language: Language) -> bool:
+    """Return True if a sentence asks to edit one piece of code or text, or is about this time only."""
+    found = _EDITS[language].search(text)
+    if found is None:
+        return False
+    rest = _VALUE.sub(" ", text[found.end() :])
+    return not (_LASTING[language].search(rest) or _FOR_ALL.search(text))

@@ -68,9 +68,9 @@ class Overrides:
     """Degree to which a later rule overrides this one: 2 if probably, 3 if almost certainly."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Sentence:
-    """The rules that are clauses of one sentence, and their terms."""
+    """The rules that are clauses of one sentence, and their terms; equal only to itself, so that pairs are cached."""
 
     rules: tuple[StandingRule, ...]
     said: SaidAt
@@ -164,7 +164,7 @@ def _sentences(rules: Iterable[StandingRule]) -> list[_Sentence]:
     return [_sentence(tuple(parts)) for parts in found]
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def _sentence(rules: tuple[StandingRule, ...]) -> _Sentence:
     scope = {term for rule in rules for term in rule.scope}
     values = frozenset(value for rule in rules for value in rule.value)
@@ -206,6 +206,7 @@ def _is_class(term: str) -> bool:
     return term[0] == "@" and ":" not in term and term not in _NO_VALUE
 
 
+@lru_cache(maxsize=32_768)
 def _overrides(new: _Sentence, old: _Sentence) -> int:
     """Return whether the later sentence overrides the other one: 0 no, 1 perhaps, 2 probably, 3 almost certainly."""
     if not new.may_replace.isdisjoint(old.ids):

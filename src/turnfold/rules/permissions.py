@@ -128,6 +128,7 @@ def permits_what(later: str, earlier: str) -> bool:
     Both name the same thing; or the action agrees, and the time, or one of them names its object only by a pronoun
     ("you may text her") or not at all ("don't touch anything"); or the permission names nothing but another time.
     """
+    later = _permitting(later)
     if _shared_content(later, earlier):
         return True
     times = _times(later) & _times(earlier)
@@ -137,6 +138,14 @@ def permits_what(later: str, earlier: str) -> bool:
         _permits(clause) and not _content(_without_permitting(clause)) and not _actions(clause)
         for clause in clauses_of(later)
     )
+
+
+@lru_cache(maxsize=512)
+def _permitting(text: str) -> str:
+    """Return a permission without the clauses after it, which give reasons: "you can call, I'm on leave"."""
+    clauses = clauses_of(text)
+    last = max((at for at, clause in enumerate(clauses) if _permits(clause)), default=-1)
+    return "，".join(clauses[: last + 1]) if last >= 0 else text
 
 
 @lru_cache(maxsize=4096)

@@ -66,6 +66,9 @@ _PREDICATE = late_pattern(
 subjects."""
 _COUNTED = late_pattern(r"(?P<what>(?:\s+[a-z]+){1,2}?)\s+(?:is|are|was|were|isn't|aren't|won't)\b")
 _VERB_EN = late_pattern(r"[A-Za-z]{3,}")
+_MOVES = late_pattern(
+    "(?:放宽|提高|降低|缩短|延长|推迟|提前|[加减放调提降升涨砍压缩延推])[到成至为]"
+)
 _CHANGING = "改换挪调加减升降延推提用"
 NO_NAME = late_pattern(
     r"\b(?:another|cheaper|better|bigger|smaller|nearer|other|new)\s+one\b|\bone\s+that\b|\bsomething\s+\w+|\bmake\s+it\s+(?:\w+er|more|less)\b|\b(?:find|look\s+for|get)\s+(?:a|an|another|some)\s+\w*er\b"
@@ -78,7 +81,7 @@ _OTHER_MATTER = late_pattern(
     r"话题|改[天日]|换个?[人家法]?(?:想|问|说|衣|口)|[这那第][^,，。]{0,4}[段句页行章]|帮我|看看|查一?下|问一?下|\b(?:subject|topic|paragraph|sentence|explain|why|check)\b",
     re.IGNORECASE,
 )
-_TOKEN = late_pattern(r"[A-Za-z0-9](?:[\w.'’:%/-]*[\w%])?|[\u4e00-\u9fff]")
+_TOKEN = late_pattern(r"[A-Za-z0-9](?:(?a:[\w.'’:%/-])*(?a:[\w%]))?|[\u4e00-\u9fff]")
 _EMPTY = frozenset(
     "the and our for are was has had that this there then with from you your not its have will all".split()
 )
@@ -207,6 +210,8 @@ def _gives_another(clause: str, named: str, earlier: str) -> bool:
 
 def _gives_in_chinese(clause: str, named: str, earlier: str, *, is_head: bool) -> bool:
     if AFFIRMS.search(clause) and NUMBER.search(clause) and NUMBER.fullmatch(named):
+        return True
+    if _MOVES.search(clause) and NUMBER.search(clause) and NUMBER.fullmatch(named):
         return True
     topic = shared_beginning(clause, earlier)
     starts = [*range(len(topic), 1, -1), 0] if topic else [0]

@@ -35,7 +35,7 @@ HAPPENED = late_pattern(
 )
 """Matches a clause that tells what happened, which may be the reason for a new value."""
 STARTING = late_pattern(
-    r"(?:从|^)(?:[下这本明今]个?)?(?:周[一二三四五六日天]?|月|年|天|学期)(?:起|开始)|\bfrom\s+(?:\w+day|next\s+\w+|now)\s*(?:on|onwards?)?\W*$",
+    r"(?:从|^)(?:[下这本明今]个?)?(?:周[一二三四五六日天]?|月|年|天|学期)(?:起|开始)|^(?:以后|今后|往后)|\bfrom\s+(?:\w+day|next\s+\w+|now)\s*(?:on|onwards?)?\W*$",
     re.IGNORECASE,
 )
 _SWITCHES = late_pattern(r"还是|[改换]|\b(?:actually|instead|rather|after\s+all)\b", re.IGNORECASE)

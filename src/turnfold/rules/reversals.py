@@ -36,13 +36,20 @@ __all__ = (
     "adopts",
     "alters",
     "chooses_again",
+    "chooses_rejected",
     "chosen_verb",
+    "complains_of",
     "corrects",
     "drops",
     "first_signs",
     "is_exception",
+    "is_one_occasion",
+    "offers_another",
+    "only_takes_back",
     "speaks_of_once",
     "takes_all_back",
+    "takes_back",
+    "takes_last_back",
     "touches_a_part",
 )
 
@@ -53,6 +60,27 @@ _ALL = late_pattern(
     r"|^\W*(?:那|就|请|把|我|之前|以前|前面|上面|刚才|说过?|定|提|的)*(?:所有|全部|一切)?的?(?:规则|规矩|要求|限制|约定)(?:全部?|都|统统|一律)"
     r"(?:作废|取消|不算数?|忘掉|忘了|不作数|清空|删掉|删了)(?:了|吧|掉)*\W*$"
     r"|^\W*(?:请|就)?(?:忘掉|忘了|取消|作废|清空|删掉)(?:我|之前|以前|前面|说过?|定|的)*(?:所有|全部|一切)的?(?:规则|规矩|要求|限制|约定)(?:吧|了)*\W*$",
+    re.IGNORECASE,
+)
+_LAST = late_pattern(
+    r"^\W*(?:(?:actually|sorry|no|hm+|oh|ok(?:ay)?|wait|well|please|you\s+know\s+what)\b\W*)*(?:forget|scratch|ignore|disregard|strike)\s+"
+    r"(?:that|this|what\s+i\s+(?:just\s+)?said|my\s+last\s+(?:message|rule|request))(?:\s+(?:last\s+)?(?:one|bit|part|rule|please|again))?\W*$"
+    r"|^(?:算了|哦|呃|嗯|不|那|[,，])*(?:刚才|刚刚|上一?[条句个])(?:那[个条句])?(?:我)?(?:说)?的?(?:话|要求|规则)?(?:就|都|还是)?(?:当我没说|不算数?|忘了吧?|忘掉吧?|作废|收回|取消)(?:了|吧)?\W*$"
+    r"|^(?:算了|哦|呃|嗯|[,，])*当我没说(?:过)?吧?\W*$",
+    re.IGNORECASE,
+)
+"""Matches a sentence that takes back what was said last, without naming it: "forget that"."""
+_TAKES_BACK = late_pattern(
+    r"\b(?:forget|scratch|drop|ignore|disregard|never\s?mind|take\s+back|strike)\s+(?:about\s+)?(?:(?:what|everything|anything)\s+i\s+(?:said|told\s+you|wrote)\s+about"
+    r"|(?:the|that)\s+(?:thing|bit|rule|part|one)\s+(?:about|with|on)|my\s+(?:rule|request)\s+about)\s+(?P<en>[^,;.!?]+)"
+    r"|\b(?:forget|scratch|drop|ignore|disregard)\s+(?:the|that|my)\s+(?P<thing>[^,;.!?]{2,40}?)\s+(?:thing|rule|bit|request)\b"
+    r"|(?:忘了|忘掉|别管|不用管|收回|忽略|作废|取消)(?:我)?(?:之前|刚才|前面|上次)?(?:说的?)?(?P<zh>[^,，。]{2,16}?)的?(?:那[个条句]|这[个条]|事儿?|规则|要求|话)"
+    r"|(?P<zh_thing>[^,，。]{2,16}?)的?(?:那[个条句]|这[个条]|事儿?|规则|要求)(?:我|就|都|还是)*(?:忘了吧?|忘掉|收回|作废|不用管|别管|不算|取消)",
+    re.IGNORECASE,
+)
+"""Matches a sentence that withdraws what it names: "forget what I said about the nuts", 脚注那个我收回."""
+_WHEN = late_pattern(
+    r"(?:[今明后昨]天|周[一二三四五六日天末]|星期.|[上下]周.?|[早晚]上|[上下]午|\d+\s?点)+|(?:to(?:day|morrow|night)|\w+day|weekend|morning|evening)s?",
     re.IGNORECASE,
 )
 _WRONG = late_pattern(
@@ -91,7 +119,7 @@ _DROPS = late_pattern(
 )
 """Matches a clause that says that something is no longer done."""
 _DROPPING = late_pattern("不(?:用|想|打算|准备|再|要|需要)*再?|先|别再?|还是|了|算了|那个|以后")
-_GENERAL = frozenset("做搞弄办要用去装请上买")
+_GENERAL = frozenset("做搞弄办要用去装请上买写加")
 _CHOOSES = late_pattern("还是(?P<verb>[送寄住坐去走找订买吃穿写放])")
 _ONCE = late_pattern(
     r"这[周次回天一]|这个(?:月|季度|星期|周末|学期)|本[周次月]|今[天晚早]|明[天晚早]|破例|就这一?次|这[个单条份版篇](?!规|限|要求|约|禁|事|时候)[^,，。]{0,10}(?:可以|[也就]行|没(?:事|关系|问题))|下周[一二三四五六日天]"
@@ -99,6 +127,30 @@ _ONCE = late_pattern(
     r"|\bthis\s+(?:one|pr|fix|feature|order|release|commit|ticket)\b(?=.*\b(?:ok(?:ay)?|fine|alright|can|may)\b)",
     re.IGNORECASE,
 )
+_REJECTS = late_pattern(
+    r"(?:\bover|,?\s*\bnot|\binstead\s+of|\brather\s+than)\s+(?P<en>(?!the\b|a\b|an\b|my\b|our\b|to\b|\d)[A-Za-z][\w.+#-]*)(?=\W*$|[,.;!]|\s+(?:in|for|on)\b)"
+    r"|(?:而不是|，不用|，不要|，别用|比起)(?P<zh>[^,，。]{1,8}?)(?=[,，。]|$)",
+    re.IGNORECASE,
+)
+"""Matches what a choice rejects by name: "Astro over Next", "tabs, not spaces"."""
+_TAKES = late_pattern(
+    r"\bit\s+is\W*$|\b(?:use|go(?:ing)?\s+(?:with|for)|switch(?:ed|ing)?\s+to|back\s+to|mov(?:e|ed|ing)\s+to|take|choose|prefer)\b|还是|[改换]|就用|用[^,，。]{1,8}吧",
+    re.IGNORECASE,
+)
+_IT_IS = late_pattern(r"\b\w+\s+it\s+is\W*$", re.IGNORECASE)
+"""Matches a choice: "Next it is"."""
+_NAME = late_pattern(r"\b[A-Z][\w.+#-]*\w")
+_COMPLAINS = late_pattern(
+    r"\b(?:annoys?|bothers?|irritates?|bugs?|distracts?|confuses?|tires?)\s+(?:me|us)\b|\bon\s+my\s+nerves\b|\b(?:sick|tired)\s+of\b|\benough\s+(?:with|of)\b"
+    r"|\b(?:is|are)\s+(?:just\s+|getting\s+|really\s+|too\s+|so\s+)*(?:old|annoying|tiresome|tedious|distracting|hard\s+to\s+read|noise|too\s+much)\b"
+    r"|(?:看|听|读|用)?(?:得|着|起来)(?:也|都|就|真|太|很|好|有点)*(?:累|烦|乱|晕|头疼|费劲|别扭)|[看听]?腻了|眼花|受够了|(?:太|真|好)烦",
+    re.IGNORECASE,
+)
+"""Matches a clause that complains about something: "the bullets annoy me", 表格看着也累."""
+_OFFERS = late_pattern(
+    r"\b(?:stop|drop|skip|please|instead|rather|just|no\s+more|use|back\s+to|go)\b|还是|[改换]|别|不[要用]|直接|用"
+)
+_FROM_ON = late_pattern(r"[起始]|以后|\b(?:from|starting|as\s+of|now|again)\b", re.IGNORECASE)
 _ALWAYS = late_pattern(
     r"每|都|一律|所有|不|别|总|例|\b(?:every|each|always|never|all|any|don't|no|not|must|weekly|daily|monthly|\w+days)\b",
     re.IGNORECASE,
@@ -116,6 +168,34 @@ _SHORT = 60
 def takes_all_back(text: str) -> bool:
     """Return True if a sentence withdraws all rules at once: "forget all my rules"."""
     return len(text) <= LONGEST and _ALL.match(text) is not None
+
+
+@lru_cache(maxsize=512)
+def takes_last_back(text: str) -> bool:
+    """Return True if a sentence withdraws what was said just before: "forget that"."""
+    return len(text) <= LONGEST and _LAST.match(text) is not None
+
+
+def takes_back(later: str, earlier: str) -> bool:
+    """Return True if a sentence withdraws what was said about a thing, and the earlier sentence names that thing."""
+    found = _TAKES_BACK.search(later[:LONGEST])
+    if found is None:
+        return False
+    thing = next(each for each in found.groups() if each)
+    named = _words(thing)
+    return (
+        bool(named)
+        and not _WHEN.fullmatch(thing)
+        and not only_in_first(named - LIGHT_VERBS, _words(earlier))
+    )
+
+
+def only_takes_back(text: str) -> bool:
+    """Return True if a sentence withdraws what it names, and its other clauses ask for nothing."""
+    if _TAKES_BACK.search(text[:LONGEST]) is None:
+        return False
+    others = [each for each in clauses_of(text) if not _TAKES_BACK.search(each)]
+    return not any(_OFFERS.search(each) or affirming_clauses(each) for each in others)
 
 
 def corrects(later: str, earlier: str) -> bool:
@@ -167,6 +247,55 @@ def drops(later: str, earlier: str) -> bool:
     return False
 
 
+def chooses_rejected(later: str, earlier: str) -> bool:
+    """Return True if a sentence chooses what an earlier one rejects: "spaces it is" after "tabs, not spaces"."""
+    before, rejected = _rejected_in(earlier[:LONGEST])
+    if not rejected:
+        return False
+    chosen = frozenset(
+        each
+        for clause in clauses_of(later)
+        if _TAKES.search(clause) and not DENIES.search(clause)
+        for each in _words(clause)
+    )
+    return rejected <= chosen and not (chosen & before - rejected)
+
+
+@lru_cache(maxsize=4096)
+def _rejected_in(text: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the words of a choice before what it rejects, and those of what it rejects."""
+    found = _REJECTS.search(text)
+    if found is None:
+        return frozenset(), frozenset()
+    return _words(text[: found.start()]), _words(found["en"] or found["zh"])
+
+
+def _words(text: str) -> frozenset[str]:
+    """Return the units of a text, with English words that have another meaning in small letters ("Next")."""
+    names = {each.lower() for each in _NAME.findall(text)}
+    return units_of(text) | names
+
+
+def complains_of(later: str, earlier: str) -> bool:
+    """Return True if a clause complains about something that an earlier sentence asks for, and names nothing else."""
+    for clause in clauses_of(later):
+        if _COMPLAINS.search(clause):
+            said = _COMPLAINS.sub(" ", clause)
+            mine = units_of(said)
+            if mine and not only_in_first(mine, units_of(earlier)):
+                return bool(nouns_of(said) & nouns_of(earlier))
+    return False
+
+
+def offers_another(text: str) -> bool:
+    """Return True if a sentence that complains says in another clause what should be instead, or that it should stop.
+
+    A complaint alone may be just that.
+    """
+    others = [each for each in clauses_of(text) if not _COMPLAINS.search(each)]
+    return any(_OFFERS.search(each) or affirming_clauses(each) for each in others)
+
+
 def adopts(later: str, earlier: str) -> bool:
     """Return True if a sentence asks for what an earlier one forbids: 改成灰色瓷砖吧 after 不要瓷砖."""
     forbidden = what_is_forbidden(earlier)[1]
@@ -202,6 +331,8 @@ def touches_a_part(later: str, earlier: str) -> bool:
 
     The rule for the other thing stays: "comments in English" after "comments and commit messages in Chinese".
     """
+    if chooses_rejected(later, earlier):
+        return False
     if _gives_a_part(later, earlier):
         return True
     pairs = [*_BOTH.finditer(earlier[:300])]
@@ -257,10 +388,17 @@ def alters(text: str) -> bool:
         or _SHOULD_BE.match(text)
         or _NOT_BUT.search(text)
         or takes_all_back(text)
+        or takes_last_back(text)
+        or _TAKES_BACK.search(text)
     ):
         return True
     clauses = clauses_of(text)
-    if RELEASES.search(text) or any(map(_DROPS.search, clauses)):
+    if (
+        RELEASES.search(text)
+        or _COMPLAINS.search(text)
+        or _IT_IS.search(text)
+        or any(map(_DROPS.search, clauses))
+    ):
         return True
     if any(_WRONG.search(clause) for clause in clauses[:-1]) and _RIGHT.search(text):
         return True
@@ -278,6 +416,13 @@ def speaks_of_once(text: str) -> bool:
     return _ONCE.search(text) is not None
 
 
+@lru_cache(maxsize=4096)
+def is_one_occasion(text: str) -> bool:
+    """Return True if a sentence is about one occasion, and does not say from when on something holds."""
+    return speaks_of_once(text) and not STARTING.search(text) and not _FROM_ON.search(text)
+
+
+@lru_cache(maxsize=4096)
 def is_exception(later: str, earlier: str) -> bool:
     """Return True if a sentence is about one occasion, and an earlier rule about every occasion: 这周的例会取消."""
     return bool(speaks_of_once(later) and not _ONCE.search(earlier) and _ALWAYS.search(earlier))

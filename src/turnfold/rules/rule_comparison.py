@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from turnfold._lazy_loading import late_pattern
 from turnfold.rules.act_classifier import is_negative
-from turnfold.rules.lifted_prohibitions import affirms, lifts
+from turnfold.rules.lifted_prohibitions import TIMES, affirms, lifts
 from turnfold.rules.standing_rule import StandingRule
 from turnfold.rules.subjects import common_terms, named_things, parts_of, subject_of
 
@@ -111,11 +111,42 @@ def replaces(rule: StandingRule, other: StandingRule) -> bool:
         return False
     if rule.negative and not LIMIT.search(rule.plain):
         return False  # "never call customer 7", "never call customer 9": both hold
+    return _is_another_version(rule, other) or _is_same_topic(rule, other)
+
+
+def _is_same_topic(rule: StandingRule, other: StandingRule) -> bool:
+    """Return True if two rules with different values have nearly the same words besides."""
+    words, others = words_of(rule), words_of(other)
     if not words and not others:
         # "Reply in French", "answer in English": they have no words besides the values they set.
         return "@reply" in rule.scope and "@reply" in other.scope
     own = own_topic(subject_of(rule.plain).topic, others) or _special(rule, other)
     return not own and _similar(words, others) >= _SAME_TOPIC
+
+
+def _is_another_version(rule: StandingRule, other: StandingRule) -> bool:
+    """Return True if a sentence says that a program is used in another version now, and of the same thing.
+
+    "We moved to Python 3.12" after "we are on Python 3.11", not after "the worker needs Python 3.11".
+    """
+    if rule.act not in ("change", "renew") or "task" in (rule.kind, other.kind):
+        return False
+    if is_denial(rule) or is_denial(other):
+        return False
+    if not any(term.startswith("@v:") for term in classes_of(rule) & classes_of(other)):
+        return False
+    own = own_topic(words_of(rule), words_of(other)) - TIMES
+    return not own or (
+        _OF_ALL.match(rule.plain) is not None and not own_topic(words_of(other), words_of(rule))
+    )
+
+
+_OF_ALL = late_pattern(
+    r"\W*(?:(?:ok(?:ay)?|so|and|also|now|by\s+the\s+way|actually)\b\W*)*(?:we|i|it's|moved|upgraded|switched|migrated)\b"
+    r"|\W*(?:我们?|咱们?|线上|生产|现在|已经|刚刚?|昨[天晚]|今天|都|全)*[升换改迁]",
+    re.IGNORECASE,
+)
+"""Matches the beginning of a sentence about everything that the user works on: "we moved to Python 3.12"."""
 
 
 def _attributes(rule: StandingRule, other: StandingRule) -> frozenset[str]:

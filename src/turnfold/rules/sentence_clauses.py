@@ -77,7 +77,7 @@ _REFUSES = late_pattern(
 _NEEDS_SUBJECT = late_pattern(
     "^(?:所以|也|就|请|千万|但|一定|记得)*(?:别|不要|不能|不许|不用)[\u4e00-\u9fffA-Za-z0-9 ]{0,4}(?:了"
     "|吧)?[。！!]?$|^(?:都|也|就|才|再|还)"
-    "|^[^,，]{0,5}(?:太|很|受不了|吃不消|到期|坏)|了[。]?$(?<!算了)"
+    "|^(?:到现在|至今|一直|仍)|^[^,，]{0,5}(?:太|很|受不了|吃不消|到期|坏)|了[。]?$(?<!算了)"
 )
 """Matches a clause without its subject, or one that is the reason for another."""
 

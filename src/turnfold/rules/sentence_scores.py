@@ -17,8 +17,8 @@ from turnfold.rules.demands import (
     sets_value,
     without_opening,
 )
-from turnfold.rules.one_time import asks_a_favour, is_one_time
-from turnfold.rules.own_words import OwnSentence
+from turnfold.rules.one_time import asks_a_favour, edits_a_piece, is_one_time
+from turnfold.rules.own_words import BLANK, OwnSentence
 from turnfold.rules.rule_kinds import listed_kind
 from turnfold.rules.sentence_features import is_passing
 from turnfold.rules.small_talk import (
@@ -136,11 +136,12 @@ def read_sentence(sentence: OwnSentence, *, is_proposal: bool = False) -> ReadSe
     if is_work or (not sentence.heading and is_no_rule(text, language)):
         size = min(SHORT_SENTENCE, chinese // 2 + words)
         is_chatter = CHATTER.search(text) is not None
+        likely = UNKNOWN if is_work and edits_a_piece(text, language) else -3.0
         is_work = is_work and not is_chatter and not asks_a_favour(text, language)
-        return ReadSentence(sentence, language, -3.0, size, is_chatter, is_work)
+        return ReadSentence(sentence, language, likely, size, is_chatter, is_work)
     if GREETING.match(text):
         return ReadSentence(sentence, language, -3.0, 1)
-    if ELLIPTIC[language].fullmatch(text):
+    if BLANK not in text and ELLIPTIC[language].fullmatch(text):
         return ReadSentence(sentence, language, UNKNOWN, 1, CHATTER.search(text) is not None)
     plain = lasting_part(text, language) if QUESTION[language].search(text) else text
     if not plain:

@@ -25,15 +25,29 @@ OTHERS_SAID: dict[Language, re.Pattern[str]] = {
         r"|neighbou?r|he"
         r"|she|they|people|someone|article|book|manual|tutorial|docs?|sign|contract|lease|law|policy|guide|brochure)\s+(?:said|says|told|thinks?"
         r"|wants?\s+(?:me|us))\b"
-        r"(?!.*\b(?:i|my|we|our)\b)|^according\s+to\b",
+        r"(?!.*\b(?:i|my|we|our)\b)|^according\s+to\b"
+        r"|^\W*(?:it|(?:this|that|the|an?)\s+(?:ad(?:vert\w*)?|e-?mail|letter|log|label|notice|page|website|form|poster|sign|leaflet|review))\s+"
+        r"(?:just\s+)?(?:says?|said|states?|reads?|tells?)\b",
         re.IGNORECASE,
     ),
     "zh": re.compile(
         "^(?:我)?(?:老板|领导|妈妈?|爸爸?|老师|朋友|同事|他们?|她们?|人家|别人|有人|网上|书上|书里|文章|文档|合同里?|守则|传单"
         "|教程|牌子上|医生|专家)"
         "[^,，。我]{0,3}(?:说|讲|告诉|认为|建议|写着|要求|规定)(?!.*我)"
+        "|^(?:这|那)?(?:上面|里面|下面|条款|公告|通知|说明|标签|广告|邮件|日志|评论|协议)(?:上|里)?(?:说|写着|写的|写了|提示|显示|规定|要求)"
     ),
 }
+_QUOTES_ANOTHER = late_pattern(
+    r"\W*(?!(?:I|You|If|When\w*|Never|Always)\b)(?=\w)[^,;!?\x1a]{0,60}?"
+    r"\b(?:texted|messaged|e-?mailed|commented|wrote|writes|says|said|replied|posted|noted|told\s+me)\b"
+    r"[^,;!?\x1a]{0,30}?\W*\x1a+[\W\x1a]*$"
+    r"|\W*(?:here(?:'s|\s+(?:is|are))|this\s+is)\s+(?:the|an?|her|his|their|what)\s[^,;!?\x1a]{1,40}?:\W*\x1a+[\W\x1a]*$"
+    r"|(?!.{0,16}(?:别|不|以后|都|一律|请|要|每|必须|先|如果|我[说写想]))[^,，。\x1a]{1,16}?"
+    r"(?:说|问|喊|吩咐|(?:(?<=[里上中])写|写(?=[了道着的过]))|[发留回](?=[了来]|消息|微信|短信|言|复))(?:了|过|道|着|来|的|是|消息|微信|短信|言|复|一[条句])*"
+    r"[^\w\x1a]*\x1a+[\W\x1a]*$",
+    re.IGNORECASE,
+)
+"""Matches a sentence that only introduces somebody else's words: 'Fiona just wrote: "never skip it"'."""
 _NO_RULE: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         # what somebody else asks, says or wants
@@ -110,6 +124,7 @@ _NO_RULE: dict[Language, re.Pattern[str]] = {
         "|看|找|了解|咨询|订|查)(?:点|下|一|个|些|几|问)(?!.*(?:以后|每|都|不要|别))"
         # what was, what might be, complaints
         "|^(?:我们?|咱们?)?(?:以前|小时候|从前|曾经|过去)(?!.*(?:现在|以后|今后|改|换))"
+        "|^(?:真|简直|我)*(?:不敢相信|难以置信|想不到|没想到)"
         "|^(?:我|他|她)(?:奶奶|爷爷|外婆|外公|姥姥|姥爷|太爷)[^,，。]{0,6}(?:从来|总是|从不)|烦死|烦人|受够了|^听说|^[^,，。]{0,4}老[师板][^,，。]{0,4}老(?:是)?让"
         "|^[他她]们?(?:跟|和|对)?我?们?(?:说|讲)"
         # a greeting by name, an interjection, a tip for whoever listens
@@ -193,7 +208,7 @@ def is_no_rule(text: str, language: Language) -> bool:
 
     Such forms are the wish of somebody else, and a past event.
     """
-    if _NO_RULE[language].search(text):
+    if _NO_RULE[language].search(text) or _QUOTES_ANOTHER.match(text):
         return True
     return any(sign in text for sign in _PAST_SIGNS) and _PAST.search(text) is not None
 

@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from turnfold.errors import InvalidRecord
+from turnfold.rules.numerals import with_digits
 from turnfold.text import plain_characters
 
 __all__ = (
@@ -37,7 +38,7 @@ LONGEST_RULE = 300
 
 @lru_cache(maxsize=4096)
 def _plain(text: str) -> str:
-    return plain_characters(text)
+    return with_digits(plain_characters(text))
 
 
 class StandingRule(
@@ -104,7 +105,7 @@ class StandingRule(
 
     @property
     def plain(self) -> str:
-        """The text in simplified characters and ASCII digits, by which it is compared with others.
+        """The text in simplified characters, with its numbers in ASCII digits, by which it is compared with others.
 
         Of a short answer to the assistant, this is its `meaning`.
         """

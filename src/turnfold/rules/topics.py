@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from turnfold._lazy_loading import late_pattern
+from turnfold.rules.numerals import with_digits
 from turnfold.text import RUN, is_cjk, plain_text, terms_of_words
 
 __all__ = ("SOMEWHAT", "Terms", "class_values", "facets", "rule_terms", "without_values")
@@ -245,7 +246,7 @@ def _chinese(run: str) -> tuple[tuple[str, str], ...]:
 
 def _pairs(text: str) -> Iterable[tuple[str, str]]:
     """Yield pairs of topic term and value term of a sentence; either may be empty."""
-    plain = plain_text(text)
+    plain = with_digits(plain_text(text))
     for kind, letter in _OPTION.findall(plain):
         yield "@option", f"{kind.lower()}-{letter.lower()}"
     for found in _AMOUNT.finditer(plain):
@@ -254,7 +255,10 @@ def _pairs(text: str) -> Iterable[tuple[str, str]]:
         house = found["unit"] == "号" and _STREET.search(
             plain, max(0, found.start() - 2), found.start()
         )
-        yield "@number" if house else _unit(found), _SIGNS.sub("", found["number"])
+        kind = "@number" if house else _unit(found)
+        if kind not in _UNITS.values() and (name := _VERSIONED.search(plain, 0, found.start())):
+            kind = f"@v:{_version_of(name[1].lower())}"
+        yield kind, _SIGNS.sub("", found["number"])
     lowered = plain.lower()
     for phrase in _PHRASES:
         if phrase in lowered:
@@ -271,6 +275,20 @@ SOMEWHAT = late_pattern(
 )
 """Matches "a little" in Chinese, which is not one o'clock: 短一点."""
 _STREET = late_pattern(r"[路街弄道巷村幢区][ ]?$")
+_VERSIONED = late_pattern(
+    r"(?<![A-Za-z])(python|java|golang|go|rust|typescript|javascript|kotlin|swift|ruby|php|scala|perl|node(?:\.?js)?|react|vue|angular"
+    r"|svelte|django|flask|fastapi|rails|spring|next\.?js|laravel|postgres(?:ql)?|mysql|sqlite|mariadb|mongo(?:db)?|oracle|redis|valkey"
+    r"|elasticsearch|kafka|kubernetes|docker|ubuntu|debian|windows|macos|ios|android|jdk|cuda|gcc|chrome)\s*v?$",
+    re.IGNORECASE,
+)
+"""Matches a name before a number that is its version: "Python 3.12"."""
+
+
+def _version_of(name: str) -> str:
+    """Return the usual name of software: "postgres" for PostgreSQL."""
+    return _CLASSES.get(name, ("", name))[1]
+
+
 _PHRASES = tuple(word for word in _CLASSES if " " in word)
 _AMOUNT = late_pattern(
     r"(?P<before>[$€£¥])?(?P<number>\d[\d,.:/-]*\d|\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|twelve)\b(?=\s+[a-z])|[〇零一二两三四五六七八九十百千万半]+(?=[个条字句元块天周月年点号次页行人岁小分%％份楼层秒排晚名位]))"
@@ -319,8 +337,8 @@ _TAGS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "@home",
         re.compile(
-            r"\b(?:i|we)(?:'m|'re|'ve)?\s+(?:just\s+|now\s+|currently\s+)?(?:live|living|based|moved\s+to|relocated)\b(?!\s+(?:on|with|alone))"
-            r"|^moved\s+to|我(?:们)?(?:家|现在|上个?月|上周末?|最近|已经|刚)*(?:住在?(?!.{0,3}[楼层])|搬到|搬去|定居)|^(?:上(?:个?月|周末?|半?年)|去年|年初|前阵子|最近|昨天|刚)?(?:刚|就|已经)?搬(?:到|去|来)|(?<!老)家在"
+            r"\b(?:i|we)(?:'m|'re|'ve)?\s+(?:just\s+|now\s+|currently\s+)?(?:live|living|based|moved\s+to|relocated)\b(?!\s+(?:on|with|alone|\w+\s+v?\d))"
+            r"|^moved\s+to\b(?!\s+\w+\s+v?\d)|我(?:们)?(?:家|现在|上个?月|上周末?|最近|已经|刚)*(?:住在?(?!.{0,3}[楼层])|搬到|搬去|定居)|^(?:上(?:个?月|周末?|半?年)|去年|年初|前阵子|最近|昨天|刚)?(?:刚|就|已经)?搬(?:到|去|来)|(?<!老)家在"
             r"|^我们?(?![^,，。]{0,3}[妈爸女儿姐哥弟妹姑叔婆公同朋老])[^,，。]{0,8}[,，](?:我们?)?(?:现在|目前|已经)*(?:住|搬)(?![院店])|^(?:现在|目前)(?:我们?)?住(?![院店])",
             re.IGNORECASE,
         ),
@@ -356,7 +374,8 @@ _TAGS: tuple[tuple[str, re.Pattern[str]], ...] = (
         "@headcount",
         re.compile(
             r"^(?!.*(?:[今明后]天|开会|今晚|明晚|这次|房间|一间|每))(?:.{0,40})(?:一共|总共|共|来的|人数|就|只有|还是|变成)(?:是|有|就|我们|来|去|剩)*[^,，。\d]{0,3}(?:\d+|[两三四五六七八九十]+)\s?个?人(?=[,，。！!了吧]|$)"
-            r"|\b(?:we're|we\s+are|we\s+have|there\s+(?:are|will\s+be)|we'll\s+be)\s+(?:now\s+|only\s+|down\s+to\s+|up\s+to\s+|about\s+)*\d+\s+(?:people|guests|persons|participants|attendees|of\s+us)\b",
+            r"|\b(?:we're|we\s+are|we\s+have|there\s+(?:are|will\s+be)|we'll\s+be|it's|it\s+is)\s+(?:now\s+|only\s+|just\s+|down\s+to\s+|up\s+to\s+|about\s+)*"
+            r"(?:\d+|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\s+(?:people|guests|persons|participants|attendees|of\s+us)\b",
             re.IGNORECASE,
         ),
     ),
