@@ -18,7 +18,12 @@ from turnfold.rules.corrections import RECENT_ENTRIES, is_choice
 from turnfold.rules.deferrals import action_asked_for, action_put_off
 from turnfold.rules.permissions import actions_and_times, is_permission
 from turnfold.rules.reversals import chosen_verb, first_signs, speaks_of_once, takes_all_back
-from turnfold.rules.rule_comparison import DATES, ONE_AT_A_TIME, is_denial
+from turnfold.rules.rule_comparison import (
+    DATES,
+    ONE_AT_A_TIME,
+    is_denial,
+    only_names_a_moment,
+)
 from turnfold.rules.slots import slots_filled, slots_of
 from turnfold.rules.standing_rule import StandingRule
 from turnfold.rules.subjects import first_sign, parts_of
@@ -95,7 +100,7 @@ class ActiveRules:
             else:
                 frequent.update(islice(reversed(holders), _MOST_ALIKE))
         found.update(heapq.nlargest(_MOST_ALIKE, frequent))
-        if rule.act != "state":
+        if rule.act != "state" or only_names_a_moment(rule):
             newest = islice(reversed(self._rules.items()), _MOST_RECENT)
             first = rule.said_at - RECENT_ENTRIES
             found.update(place for place, each in newest if each.said_at >= first)

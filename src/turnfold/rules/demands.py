@@ -14,6 +14,8 @@ __all__ = (
     "MARKED",
     "QUESTION",
     "SURE_FORMS",
+    "asks_back",
+    "asks_for_a_change",
     "best_clause_score",
     "demanding_clause",
     "has_demanding_clause",
@@ -125,6 +127,31 @@ QUESTION: dict[Language, re.Pattern[str]] = {
         "|才)|[能要得等]几[天年个]|[能可]用几)"
     ),
 }
+_ASKS_BACK = late_pattern(
+    r"^\W*(?:(?:ok(?:ay)?|and|so|but|wait|hm+|oh|please|can\s+you|could\s+you|just)\b\W*)*"
+    r"(?:remind\s+(?:me|us)\s+(?:again\s+)?(?:why|what|when|where|who|whose|how|which|if|whether|of\s+(?:what|why|how|the\s+\w+\s+(?:we|i)))\b"
+    r"|(?:tell\s+me\s+again|recap|remember)\s+(?:why|what|when|where|who|how|which)\b"
+    r"|what\s+(?:did|was|were|had)\s+(?:we|i|you)\b|why\s+(?:did|do|are|were)\s+we\b|what\s+(?:we|i)\s+(?:said|decided|agreed)\b)"
+    r"|^(?:那|对了|等等|话说|再)*(?:请|麻烦)?(?:你|您)?(?:再)?(?:提醒|告诉|说)(?:一下)?(?:我|我们)[^,，。]{0,10}(?:为什么|为啥|什么|怎么|哪|谁|几|多少|来着)"
+    r"|(?:我们?|咱们?|你)?(?:之前|上次|刚才|当时|前面)[^,，。]{0,12}(?:为什么|为啥|什么|怎么|哪|谁|几[个点号天]|多少|来着)[^,，。]{0,8}[?？]?$",
+    re.IGNORECASE,
+)
+"""Matches a request to be told again what was said or decided: "remind me why we use Postgres"."""
+_ASKS_FOR_CHANGE: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(
+        r"^\W*(?:(?:and|so|also|hm+|ok(?:ay)?|wait|then)\b\W*)*(?:(?:can|could|may|should)\s+(?:we|i|it|that|they|the\s+\w+)|(?:is|would|will)\s+it\s+(?:be\s+)?possible)\b"
+        r".*\b(?:chang\w*|switch\w*|mov\w+|swap\w*|reschedul\w*|postpon\w*|upgrad\w*|cancel\w*|return\w*|exchang\w*)\b",
+        re.IGNORECASE,
+    ),
+    "zh": re.compile("(?:[换改挪调](?:成|为|到|个|一下|一个)|提前到?|推迟到?|延期|取消|退掉?)"),
+}
+"""Matches, in a question, words for a change of something that the user did not decide: 能换成三文鱼味吗."""
+_OF_REPLIES = late_pattern(
+    r"[你您]|回[答复我]|说话|语[气言]|格式|称呼|以后|今后|每次|都|一直|别|不要|尽量|[中英日法德]文"
+    r"|\b(?:always|never|every|from\s+now\s+on|answers?|repl(?:y|ies)|respon\w+|language|format|units?|metric|english|chinese|tone)\b",
+    re.IGNORECASE,
+)
+"""Matches words of a demand on how to answer or what to do from now on, which is one even as a question."""
 _ASKED_AFTER: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"^(?=.*\b(?:never|don'?t|do\s+not|no|always|must|only|every|from\s+now\s+on)\b)"
@@ -245,3 +272,19 @@ def has_demanding_clause(text: str, language: Language) -> bool:
     return any(
         LAYS_DOWN[language].search(plain[start:end]) for start, end in clause_spans(plain, language)
     )
+
+
+def asks_back(text: str) -> bool:
+    """Return True if a sentence only asks to be told again what was said: it lays nothing down and ends nothing."""
+    return _ASKS_BACK.search(text) is not None
+
+
+def asks_for_a_change(text: str, language: Language) -> bool:
+    """Return True if a sentence asks whether something can be changed, or what that would cost.
+
+    It decides nothing until the assistant has confirmed it. A question about how to answer ("could you switch to metric
+    units?") is a demand.
+    """
+    if not QUESTION[language].search(text) or _OF_REPLIES.search(text):
+        return False
+    return _ASKS_FOR_CHANGE[language].search(text) is not None

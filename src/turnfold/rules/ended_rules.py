@@ -9,7 +9,8 @@ from turnfold._lazy_loading import late_pattern
 from turnfold.rules.act_classifier import is_negative, reports_done
 from turnfold.rules.changed_values import amounts_of, gives_anew, only_reports
 from turnfold.rules.clauses import nouns_of, only_in_first, share_words, units_of
-from turnfold.rules.corrections import may_mean, meant_rules
+from turnfold.rules.corrections import RECENT_ENTRIES, may_mean, meant_rules
+from turnfold.rules.ending_checks import names_both_values
 from turnfold.rules.lifted_prohibitions import affirms, lifts, may_lift, releases
 from turnfold.rules.one_time import edits_a_piece
 from turnfold.rules.permissions import exempts, is_permission, permits_what
@@ -33,10 +34,12 @@ from turnfold.rules.reversals import (
 from turnfold.rules.rule_comparison import (
     DATES,
     LIMIT,
+    MOMENTS,
     ONE_AT_A_TIME,
     classes_of,
     contested_classes,
     is_denial,
+    only_names_a_moment,
     replaces,
     words_of,
 )
@@ -156,7 +159,7 @@ def ended_by(
             return completed_tasks(rule, mine)
         return [(each, "done") for each in mine if each.kind == "task" and _is_done(rule, each)]
     mine = [each for each in mine if not only_reports(said, each.plain)]
-    found = [each for each in mine if replaces(rule, each)]
+    found = [each for each in mine if replaces(rule, each) or names_both_values(rule, each)]
     if not found and (undone := undone_by(rule, said, mine)):
         return undone
     if not found and rule.act != "state" and not names_no_value(rule.plain):
@@ -355,6 +358,8 @@ def doubtful_rules(
     ]
     if unsure or ended:
         return tuple(each.id for each in sorted(unsure, key=lambda rule: -rule.seq)[:MOST_DOUBTFUL])
+    if only_names_a_moment(rule) and not rule.continues:
+        return _newest_moment(rule, active)
     if rule.act != "change" or rule.negative or rule.continues:
         return ()
     likely = [
@@ -366,7 +371,29 @@ def doubtful_rules(
         and not (each.negative and not LIMIT.search(each.plain))
         and may_mean(rule, each, active)
     ]
-    return tuple(each.id for each in likely[:MOST_DOUBTFUL])
+    return tuple(each.id for each in likely[:MOST_DOUBTFUL]) or _only_moment(rule, active)
+
+
+def _newest_moment(rule: StandingRule, active: Sequence[StandingRule]) -> tuple[str, ...]:
+    """Return the id of the newest of the last rules that names another day or time, in a tuple; () if none does."""
+    dated = [
+        each
+        for each in rules_before(rule, active)
+        if rule.said_at - each.said_at <= RECENT_ENTRIES
+        and not each.negative
+        and contested_classes(rule, each) & MOMENTS
+    ]
+    return (max(dated, key=lambda each: each.said_at).id,) if dated else ()
+
+
+def _only_moment(rule: StandingRule, active: Sequence[StandingRule]) -> tuple[str, ...]:
+    """Return the id of the only earlier decision that names a day, in a tuple; () if there are several, or none."""
+    dated = [
+        each
+        for each in rules_before(rule, active)
+        if each.kind == "decision" and contested_classes(rule, each) & DATES
+    ]
+    return (dated[0].id,) if len(dated) == 1 else ()
 
 
 def _may_undo(rule: StandingRule, said: str, other: StandingRule) -> bool:

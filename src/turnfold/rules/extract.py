@@ -29,6 +29,8 @@ from turnfold.rules.demands import (
     BESIDE_A_REASON,
     INSTRUCTS,
     QUESTION,
+    asks_back,
+    asks_for_a_change,
     demanding_clause,
     sets_value,
 )
@@ -320,7 +322,9 @@ def _parts(
     """
     sentence, language = each.sentence, each.language
     text = sentence.text
-    if text[-1] in ":：" or not each.words:
+    if text[-1] in ":：" or not each.words or asks_back(plain_characters(text)):
+        return
+    if not confirmed and asks_for_a_change(text, language):
         return
     kind = listed_kind(sentence)
     wanted = wanted_score(each, around) - (_CONFIRMED if confirmed else 0.0)

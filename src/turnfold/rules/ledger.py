@@ -31,6 +31,7 @@ from turnfold.rules.ended_rules import (
     rules_before,
     undone_by,
 )
+from turnfold.rules.ending_checks import changes_a_part, is_about_the_same, may_end
 from turnfold.rules.lifted_prohibitions import affirms, lifts
 from turnfold.rules.other_facts import bans_another_thing, has_other_fact, only_refers
 from turnfold.rules.permissions import is_permission
@@ -117,12 +118,7 @@ def update_ledger(
         said = _said(each, ledger)
         near = active.near(each, said)
         rule, found = _read(each, said, near, is_only_report=each.id not in judged)
-        targets = [target for target in found if not _loses_fact(rule, said, *target)]
-        partly = [
-            old.id
-            for old, _ in found
-            if has_other_fact(said, old.plain) or _loses_amount(rule, old)
-        ]
+        targets, partly = _checked(rule, said, found)
         targets += _going_on(rule, targets, active)
         linked = tuple(target.id for target, _ in targets)
         if rule.act != "done" and (linked or rule.act != each.act):
@@ -151,6 +147,25 @@ def update_ledger(
     )
 
 
+def _checked(
+    rule: StandingRule, said: str, found: Sequence[tuple[StandingRule, RuleState]]
+) -> tuple[list[tuple[StandingRule, RuleState]], list[str]]:
+    """Return those of the `found` rules that may end, and the ids of those of which only a part changes."""
+    targets: list[tuple[StandingRule, RuleState]] = [
+        (old, state)
+        for old, state in found
+        if may_end(rule, said, old) and not _loses_fact(rule, said, old, state)
+    ]
+    partly = [
+        old.id
+        for old, _ in found
+        if has_other_fact(said, old.plain)
+        or _loses_amount(rule, old)
+        or changes_a_part(said, old.plain)
+    ]
+    return targets, partly
+
+
 def _added(
     rule: StandingRule,
     said: str,
@@ -164,7 +179,12 @@ def _added(
     """
     linked = tuple(target.id for target, _ in targets)
     partly = [each for each in partly if each not in linked]
-    doubtful = doubtful_rules(rule, said, near, (*linked, *partly))
+    old = {each.id: each for each in near}
+    doubtful = [
+        each
+        for each in doubtful_rules(rule, said, near, (*linked, *partly))
+        if each not in old or is_about_the_same(rule, said, old[each])
+    ]
     doubtful = (*partly, *doubtful)[:MOST_DOUBTFUL]
     taken_back = (
         bool(targets)

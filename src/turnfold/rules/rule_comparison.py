@@ -14,6 +14,7 @@ from turnfold.rules.subjects import common_terms, named_things, parts_of, subjec
 __all__ = (
     "DATES",
     "LIMIT",
+    "MOMENTS",
     "ONE_AT_A_TIME",
     "are_others",
     "classes_of",
@@ -21,6 +22,7 @@ __all__ = (
     "forbids_by_word",
     "forbids_outright",
     "is_denial",
+    "only_names_a_moment",
     "own_topic",
     "replaces",
     "words_of",
@@ -56,7 +58,7 @@ _STOPS = late_pattern(
     re.IGNORECASE,
 )
 """Matches words that end something that the user asked for earlier."""
-_MOMENTS = frozenset({"@day", "@date", "@month", "@time"})
+MOMENTS = frozenset({"@day", "@date", "@month", "@time"})
 DATES = frozenset({"@day", "@date", "@month"})
 
 
@@ -105,8 +107,8 @@ def replaces(rule: StandingRule, other: StandingRule) -> bool:
         return False
     if same:
         # "The standup is on Monday", "the standup is at 9:30": a day and an hour do not contradict each other.
-        moments, others = classes_of(rule) & _MOMENTS, classes_of(other) & _MOMENTS
-        return not (moments and others) or bool(contested_classes(rule, other) & _MOMENTS)
+        moments, others = classes_of(rule) & MOMENTS, classes_of(other) & MOMENTS
+        return not (moments and others) or bool(contested_classes(rule, other) & MOMENTS)
     if not _conflict(rule, other):
         return False
     if rule.negative and not LIMIT.search(rule.plain):
@@ -170,7 +172,7 @@ def own_topic(words: Iterable[str], others: Iterable[str]) -> set[str]:
 
 def _special(rule: StandingRule, other: StandingRule) -> bool:
     """Return True if only the later rule names a day or time, other than as its value: "Thursday's room is 505"."""
-    more = (classes_of(rule) - classes_of(other)) & (_MOMENTS | {"@daytime"})
+    more = (classes_of(rule) - classes_of(other)) & (MOMENTS | {"@daytime"})
     return bool(more) and bool(contested_classes(rule, other) - more)
 
 
@@ -225,6 +227,12 @@ def contested_classes(rule: StandingRule, other: StandingRule) -> set[str]:
     if DATES & classes_of(rule) and DATES & classes_of(other):
         shared.add("@day")  # "on Friday" and "on 3 March" both say when
     return shared if rule.value and other.value and rule.value != other.value else set()
+
+
+def only_names_a_moment(rule: StandingRule) -> bool:
+    """Return True if a rule names a day or time and not what is then: "Saturday the 19th then, final answer"."""
+    words = [term for term in rule.scope if term[0] != "@" and (term.isascii() or len(term) > 1)]
+    return bool(rule.value) and not words and not MOMENTS.isdisjoint(rule.scope)
 
 
 def forbids_by_word(rule: StandingRule) -> bool:
