@@ -204,16 +204,40 @@ def test_a_request_that_can_be_read_in_two_ways_is_refused(
     assert not told(answer, token)
 
 
-def test_a_folded_line_of_the_end_of_a_body_is_refused(served: tuple[Running, bytes]) -> None:
+ENDS = {
+    "a folded line": b"X-End: a\r\n Authorization: Bearer x\r\n",
+    "a header": b"Authorization: Bearer x\r\n",
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_headers_at_the_end_of_a_body_are_refused(served: tuple[Running, bytes], end: str) -> None:
     service, token = served
+    answer = with_an_end(service, token, ENDS[end])
+    assert status_of(answer) == 400, answer[:300]
+    assert not told(answer, token)
+
+
+def test_a_body_in_chunks_without_headers_at_its_end_is_read(served: tuple[Running, bytes]) -> None:
+    service, token = served
+    answer = with_an_end(service, token, b"")
+    assert status_of(answer) == 200
+    assert told(answer, token)
+
+
+def with_an_end(service: Running, token: bytes, end: bytes) -> bytes:
+    """The answer to a request whose body in chunks has these lines at its end."""
     body = BODIES["api"]
     host, _, port = service.url.removeprefix("http://").partition(":")
     head = (HOST, b"Authorization: Bearer " + token, b"Transfer-Encoding: chunked")
     chunks = b"%x\r\n%s\r\n0\r\n" % (len(body), body)
+    received = b""
     with socket.create_connection((host, int(port)), PATIENCE) as connection:
-        connection.sendall(b"\r\n".join([SERVERS["api"] + b" HTTP/1.1", *head, b"", chunks]))
-        connection.sendall(b"X-End: a\r\n Authorization: Bearer x\r\n\r\n")
-        assert not told(connection.recv(65_536), token)
+        lines = (SERVERS["api"] + b" HTTP/1.1", *head, b"Connection: close", b"", chunks)
+        connection.sendall(b"\r\n".join(lines) + end + b"\r\n")
+        while piece := connection.recv(65_536):
+            received += piece
+    return received
 
 
 def test_a_server_that_does_not_look_at_the_host_is_caught(

@@ -20,6 +20,7 @@ import errno
 import gc
 import logging
 import os
+import re
 import signal
 import socket
 import sys
@@ -34,7 +35,6 @@ from typing import Any, ClassVar, Final
 
 import h11
 import uvicorn
-from h11._receivebuffer import ReceiveBuffer
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -391,6 +391,8 @@ _FREE_PIECES: Final = 1_000
 """Number of pieces (chunks) of a body that may be of any size."""
 _LEAST_PIECE: Final = 64
 """Least bytes that further pieces of a body must have on average."""
+_FOLD: Final = re.compile(rb"\n[ \t]")
+_HEAD_END: Final = re.compile(rb"\n\r?\n")
 _FREE_UNREAD: Final = 16
 _LEAST_UNREAD: Final = 1_024
 """The same two for a body that nobody reads, because its request is answered already."""
@@ -408,17 +410,13 @@ def most_connections(wanted: int) -> int:
     return min(wanted, max(_LEAST, allowed - _RESERVED))
 
 
-class _UnfoldedLines(ReceiveBuffer):
-    """Receive buffer that refuses a folded header line: one that begins with a space and goes on with the line before.
+def _is_folded(head: bytes) -> bool:
+    """Return True if the head of a request has a folded header line: one that goes on with the line before it.
 
-    Other programs on the way may take such a line for a header of its own.
+    Such a line begins with a space. Other programs on the way may take it for a header of its own.
     """
-
-    def maybe_extract_lines(self) -> list[bytearray] | None:
-        lines = super().maybe_extract_lines()
-        if lines and any(line.startswith((b" ", b"\t")) for line in lines):
-            raise h11.RemoteProtocolError("a header line is folded")
-        return lines
+    folded, end = _FOLD.search(head), _HEAD_END.search(head)
+    return folded is not None and (end is None or folded.start() < end.start())
 
 
 class _LimitedProtocol(H11Protocol):
@@ -443,7 +441,6 @@ class _LimitedProtocol(H11Protocol):
         """Number of the pieces of the current body that were read, and their bytes."""
         self._held = False
         """True until the application reads the body of the current request, or has answered without it."""
-        vars(self.conn)["_receive_buffer"] = _UnfoldedLines()  # h11 offers no other place
         self._next_event = self.conn.next_event
         self.conn.next_event = self._checked_event
         self._serve = self.app
@@ -472,10 +469,19 @@ class _LimitedProtocol(H11Protocol):
         """
         if self._held:
             return h11.PAUSED
+        head = self.conn.trailing_data[0] if self.conn.their_state is h11.IDLE else b""
         event = self._next_event()
         if isinstance(event, h11.Request):
+            if _is_folded(head):
+                raise h11.RemoteProtocolError("a header line is folded")
             self._pieces = self._size = 0
             self._held = any(name == b"transfer-encoding" for name, _ in event.headers)
+        elif isinstance(event, h11.EndOfMessage) and event.headers:
+            # Headers after a body: nothing here reads them, but a program on the way may.
+            if self.conn.our_state is not h11.DONE:
+                raise h11.RemoteProtocolError("there are headers after the body")
+            self.end()
+            return h11.NEED_DATA
         elif isinstance(event, h11.Data):
             self._pieces += 1
             self._size += len(event.data)
