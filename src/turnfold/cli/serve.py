@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -42,6 +44,7 @@ from turnfold.errors import InvalidOption
 if TYPE_CHECKING:
     from turnfold.budget import Budget
     from turnfold.service import ExtraRoutes, LocalAccess, ServiceState
+    from turnfold.stores import EncryptionKey
 
 __all__ = (
     "serve",
@@ -102,15 +105,14 @@ def serve(
     verbose: _Verbose = False,
 ) -> None:
     """Serve conversations over HTTP; OpenAPI at /v1/openapi.json. SIGTERM ends it; a second SIGTERM stops at once."""
-    from turnfold.cli.store_and_session_lookup import address_of, default_store, encryption_keys
     from turnfold.service import Limits, LocalAccess, ServiceOptions, inspector_beside, run
 
     _begin_logs(audit_log, verbose=verbose)
-    limits = Limits(body=max_body, connections=max_connections, rate=rate, burst=burst)
     local = None if tokens_file or no_secret else LocalAccess(tenant)
+    limits = Limits(body=max_body, connections=max_connections, rate=rate, burst=burst)
     run(
         ServiceOptions(
-            store=address_of(store) if store else default_store(),
+            store=(address := _address(store)),
             cache=cache,
             host=host,
             port=port,
@@ -126,12 +128,36 @@ def serve(
             semantic=semantic,
             prices=chosen_prices(prices),
             redact=chosen_redactor(wanted=redact),
-            encryption_key=encryption_keys(),
+            encryption_key=_encryption_keys(),
             drain=drain,
+            second_process=_own_command(address, redact=redact) if tokens_file else (),
         ),
         beside=(inspector_beside, *_mcp_beside(wanted=mcp)),
         on_listening=local and partial(_show_access, local),
     )
+
+
+def _address(store: str | None) -> str:
+    from turnfold.cli.store_and_session_lookup import address_of, default_store
+
+    return address_of(store) if store else default_store()
+
+
+def _encryption_keys() -> Sequence[EncryptionKey] | None:
+    from turnfold.cli.store_and_session_lookup import encryption_keys
+
+    return encryption_keys()
+
+
+def _own_command(store: str, *, redact: bool) -> tuple[str, ...]:
+    """Return the command that starts this service again in a second process; empty if two processes would differ.
+
+    They would if the store is in memory, or if redaction has a random key, which makes the labels.
+    """
+    in_memory = store in ("sqlite:", "sqlite:/", "sqlite://") or ":memory:" in store
+    if in_memory or (redact and not os.environ.get("TURNFOLD_REDACTION_KEY")):
+        return ()
+    return (sys.executable, "-P", "-m", "turnfold", *sys.argv[1:])
 
 
 def _budget(tokens: int | None) -> Budget | None:

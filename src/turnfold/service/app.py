@@ -60,6 +60,7 @@ from turnfold.service.endpoint import (
 )
 from turnfold.service.operation_table import RunOperation
 from turnfold.service.routes import TABLE
+from turnfold.service.second_process import PASSED_ON, REQUEST_ID
 from turnfold.service.state import ServiceState
 
 __all__ = (
@@ -316,8 +317,13 @@ class GuardedApp:
         if scope["type"] == "http":
             caller = scope[CALLER] = self._state.gate.caller(Headers(scope=scope))
             caller.require(self._right)
+            elsewhere = await self._state.passed_on(caller.tenant)
+            if elsewhere is not None:
+                await elsewhere(scope, receive, send)
+                return
             async with self._state.slots.hold(caller.tenant, heavy=True):
-                await self._app(scope, receive, send)
+                with self._state.costs.heavy(caller.tenant):
+                    await self._app(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
@@ -360,6 +366,7 @@ class _RequestFrame:
             return
         headers = Headers(scope=scope)
         answer = _ResponseSender(send, request_id(headers), scope)
+        scope[REQUEST_ID] = answer.request_id
         began = time.perf_counter()
         # Route on the path as sent: an encoded slash belongs to an id and does not separate segments.
         raw = scope.get("raw_path") or scope["path"].encode()
@@ -427,7 +434,7 @@ class _ResponseSender:
     def record(self) -> None:
         """Write the request to the audit log, once: before the client gets anything, or when the request ends."""
         scope = self._scope
-        if CALLER in scope and not self._recorded:
+        if CALLER in scope and not self._recorded and PASSED_ON not in scope:
             self._recorded = True
             record_request(
                 scope[CALLER],

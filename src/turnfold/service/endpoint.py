@@ -26,6 +26,7 @@ from turnfold.records import object_of_pairs, repeated_name
 from turnfold.service.auth import Caller
 from turnfold.service.limits import Limits
 from turnfold.service.operation_table import OperationRequest, RunOperation
+from turnfold.service.second_process import SECONDS_PER_BYTE
 from turnfold.service.state import ServiceState
 from turnfold.stores import Scope as Tenant
 from turnfold.stores import check_name
@@ -71,6 +72,7 @@ _HEAVY: Final = frozenset(
     "checkpoints snapshot snapshots snapshot_files snapshot_file findings".split()
 )
 """Operations that search, rank, count or fold (compact), and so need much computing, or that may return megabytes."""
+_ASKS_MODEL: Final = frozenset(("fold", "checkpoint_short_memory"))
 _ONCE: Final = (
     "authorization",
     "content-type",
@@ -126,19 +128,27 @@ class Endpoint:
         if operation.right is not None:
             caller = scope[CALLER] = state.gate.caller(headers)
             caller.require(*operation.rights)
+            elsewhere = await state.passed_on(caller.tenant)
+            if elsewhere is not None:
+                return elsewhere
         if operation.right is None or operation.answer is Events:  # a stream has a limit of its own
             return await self._carry_out(operation, run, http, caller)
         declared = headers.get("content-length", "0")
         most = _LONG_QUERY if operation.name in _COUNTED else _LARGE
         large = not declared.isdecimal() or int(declared) > most or "transfer-encoding" in headers
-        async with state.slots.hold(caller.tenant, heavy=large or operation.name in _HEAVY):
-            return await self._carry_out(operation, run, http, caller)
+        heavy = large or operation.name in _HEAVY
+        async with state.slots.hold(caller.tenant, heavy=heavy):
+            if not heavy:
+                return await self._carry_out(operation, run, http, caller)
+            with state.costs.heavy(caller.tenant, asks_model=operation.name in _ASKS_MODEL):
+                return await self._carry_out(operation, run, http, caller)
 
     async def _carry_out(
         self, operation: AnyOperation, run: RunOperation, http: Request, caller: Caller
     ) -> Response:
         state, headers = self._state, http.headers
         sent = await read_body(http, _NO_BODY if operation.body is Nothing else state.limits)
+        state.costs.charge(caller.tenant, len(sent) * SECONDS_PER_BYTE)
         if operation.name not in _WITH_CONTENT:
             state.limits.check_counted(len(sent))
         decode = partial(_decoded, sent, operation.body, headers, state.limits)

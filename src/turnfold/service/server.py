@@ -60,6 +60,7 @@ from turnfold.service.endpoint import CALLER
 from turnfold.service.limits import Limits, RateLimit
 from turnfold.service.operation_table import RunOperation
 from turnfold.service.routes import TABLE
+from turnfold.service.second_process import Parent, SecondProcess
 from turnfold.service.state import ServiceState
 from turnfold.stores import EncryptionKey
 from turnfold.tokens import (
@@ -123,6 +124,8 @@ class ServiceOptions:
     """Replaces secrets and personal data with labels before anything is stored."""
     encryption_key: EncryptionKey | Sequence[EncryptionKey] | None = field(default=None, repr=False)
     """Key that encrypts stored content before it reaches the store or the cache; of several, the first encrypts."""
+    second_process: tuple[str, ...] = ()
+    """Command that starts this service once more, for the tenants that compute most; empty for one process."""
     index_process: bool = True
     """True to compute the search terms of long texts in a separate process; useful with SQLite only."""
     drain: float = 60.0
@@ -236,9 +239,9 @@ async def serve(
     process should exit without joining threads, as `run` does.
     """
     check_listening(options.host, options.tokens_file, options.allow_hosts)
-    listening = listen(
-        options.host, options.port
-    )  # first: a port in use leaves no new store behind
+    parent = Parent.of_environment()
+    # First: a port in use leaves no new store behind.
+    listening = parent.listening if parent else listen(options.host, options.port)
     try:
         state = make_state(options, summarizer=summarizer, embedder=embedder)
     except BaseException:
@@ -253,18 +256,27 @@ async def serve(
         home=next((each.home for each in extras if each.home), ""),
     )
     config = server_config(app, options.limits, drain=options.drain)
+    server = _Server(config, state, options.drain, parent)
+    if parent is None:
+        _announce(listening, on_listening)
+        state.second = SecondProcess(options.second_process) if options.second_process else None
+    try:
+        await server.serve(sockets=[listening])
+    finally:
+        if state.second is not None:
+            await state.second.close(0.0 if server.cancelled else options.drain)
+        await state.close(cancel=True)  # a no-op if everything was finished
+        listening.close()
+    return not server.cancelled
+
+
+def _announce(listening: socket.socket, on_listening: Callable[[str], None] | None) -> None:
+    """Log the address of the service, and call `on_listening` with it."""
     host, port = listening.getsockname()[:2]
     address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     _start_log.info("listening on %s", address, extra={"event": "listening", "port": port})
     if on_listening is not None:
         on_listening(address)
-    server = _Server(config, state, options.drain)
-    try:
-        await server.serve(sockets=[listening])
-    finally:
-        await state.close(cancel=True)  # a no-op if everything was finished
-        listening.close()
-    return not server.cancelled
 
 
 def run(
@@ -321,12 +333,21 @@ def _counter(model: str) -> TokenCounter:
 class _Server(uvicorn.Server):
     """uvicorn server that ends event streams and folds (compactions) when a signal arrives."""
 
-    def __init__(self, config: uvicorn.Config, state: ServiceState, drain: float) -> None:
+    def __init__(
+        self, config: uvicorn.Config, state: ServiceState, drain: float, parent: Parent | None
+    ) -> None:
         super().__init__(config)
         self._state = state
         self._drain = drain
+        self._parent = parent
         self.cancelled = False
         self._pending: set[asyncio.Task[None]] = set()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to accept connections; a second process then tells the first one that it does."""
+        await super().startup(sockets)
+        if self._parent is not None:
+            self._parent.started(self._on_signal)
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -342,6 +363,8 @@ class _Server(uvicorn.Server):
 
     def _on_signal(self) -> None:
         self._state.stop()
+        if self._state.second is not None:
+            self._state.second.stop()
         again, self.should_exit = self.should_exit, True
         if again:
             self.force_exit = self.cancelled = True

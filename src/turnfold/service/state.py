@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -17,11 +18,11 @@ from turnfold._caches import SizedCache
 from turnfold.errors import TurnfoldError
 from turnfold.memories import AsyncShortMemory
 from turnfold.memory import AsyncMemory, AsyncSession, MemoryConfig, SessionCache
-from turnfold.runtime import LimitedRuntime
 from turnfold.service.auth import RequestGate
 from turnfold.service.concurrency import RequestSlots
 from turnfold.service.idempotent_replies import IdempotentReplies
 from turnfold.service.limits import Limits, Quota
+from turnfold.service.second_process import MeteredRuntime, PassedOn, SecondProcess, TenantCosts
 from turnfold.stores import Scope
 from turnfold.tokens import CalibrationLog, PriceTable, shipped_prices
 
@@ -78,6 +79,10 @@ class ServiceState:
     """Open event streams by token name."""
     handles: SessionCache = field(default_factory=SessionCache)
     """Cached sessions of all tenants."""
+    costs: TenantCosts = field(default_factory=TenantCosts)
+    """Processor time that tenants used; without a second process nobody is moved for it."""
+    second: SecondProcess | None = None
+    """Process that serves the tenants that compute most; None if there is none."""
     slots: RequestSlots = field(init=False)
     quota: Quota = field(init=False)
     replies: IdempotentReplies = field(init=False)
@@ -90,8 +95,8 @@ class ServiceState:
         default_factory=WeakValueDictionary[str, ChangeSignal]
     )
     """Signals by tenant; one exists while an event stream uses it."""
-    _runtimes: WeakValueDictionary[str, LimitedRuntime] = field(
-        default_factory=WeakValueDictionary[str, LimitedRuntime]
+    _runtimes: WeakValueDictionary[str, MeteredRuntime] = field(
+        default_factory=WeakValueDictionary[str, MeteredRuntime]
     )
     """Runtimes by tenant; one exists while a session uses it."""
     _probing: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -155,7 +160,17 @@ class ServiceState:
         await self.config.runtime.finish(cancel=cancel)
         await self.config.store.close()
 
-    def runtime(self, tenant: str) -> LimitedRuntime:
+    async def passed_on(self, tenant: str) -> PassedOn | None:
+        """Return the response that the second process gives to a request of a tenant; None to answer it here."""
+        if self.second is None or not self.costs.is_moved(tenant):
+            return None
+        link = await self.second.connect()
+        return None if link is None else PassedOn(link)
+
+    def _is_moved(self, tenant: str) -> bool:
+        return self.second is not None and self.second.is_ready and self.costs.is_moved(tenant)
+
+    def runtime(self, tenant: str) -> MeteredRuntime:
         """Return the runtime of a tenant, which runs one computation at a time.
 
         Two threads of a tenant would be no faster, because only one at a time holds the interpreter lock; and the event
@@ -163,7 +178,11 @@ class ServiceState:
         """
         runtime = self._runtimes.get(tenant)
         if runtime is None:
-            runtime = LimitedRuntime(self.config.runtime, most=1)
+            runtime = MeteredRuntime(
+                self.config.runtime,
+                charge=partial(self.costs.charge, tenant),
+                is_moved=partial(self._is_moved, tenant),
+            )
             self._runtimes[tenant] = runtime
         return runtime
 

@@ -151,6 +151,9 @@ class _Page(_Route):
     async def _render(self, state: ServiceState, request: Request) -> Response:
         """Run the screen's function and return its result as an HTML page."""
         caller = _caller(state, request, self._screen.right)
+        elsewhere = await state.passed_on(caller.tenant)
+        if elsewhere is not None:
+            return elsewhere
         given = query_params(request)
         chosen = given.pop("lang", "")
         words = _words(request, chosen)
@@ -162,7 +165,8 @@ class _Page(_Route):
             query=decode_query(given, self._screen.query),
         )
         async with state.slots.hold(caller.tenant, heavy=True):
-            shown = await self._screen.render(screen)
+            with state.costs.heavy(caller.tenant):
+                shown = await self._screen.render(screen)
             here, signed_in = list(given.items()), bool(_cookie(request, COOKIE))
 
             def written() -> bytes:
