@@ -27,6 +27,8 @@ ROWS: dict[str, Sequence[str]] = {
     "strangers on the network": (
         "service/test_connections.py::test_silent_connections_keep_nobody_out",
         "service/test_connections.py::test_strangers_cannot_fill_the_log",
+        "service/test_connection_queue.py::test_a_client_with_a_token_does_not_wait_for_strangers",
+        "service/test_connection_queue.py::test_a_flood_on_open_connections_waits_for_its_turn",
         "service/test_admission.py::test_no_route_answers_without_a_token",
     ),
     "a tenant (a token)": (
@@ -38,6 +40,7 @@ ROWS: dict[str, Sequence[str]] = {
         "service/test_admission.py::test_each_set_of_rights_admits_to_its_operations_and_to_no_other",
         "service/test_hostile_bodies.py::test_only_messages_and_files_may_be_large",
         "service/test_hostile_bodies.py::test_what_is_large_is_computed_in_a_thread",
+        "service/test_second_process.py::test_what_a_moved_tenant_computes_is_computed_in_the_second_process",
     ),
     "clients of `turnfold proxy`": (
         "proxy/test_sessions.py::test_tokens_are_needed_elsewhere_than_on_loopback",

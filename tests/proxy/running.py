@@ -20,6 +20,7 @@ pytest.importorskip("uvicorn", reason="the proxy needs the extra 'proxy'")
 from tests.service.server_thread import served_in_a_thread
 from turnfold import AsyncMemory
 from turnfold.proxy import ProxyOptions, make_proxy
+from turnfold.proxy.app import make_gate
 from turnfold.records import Entry
 from turnfold.service import server_config
 
@@ -163,7 +164,8 @@ class _Exchange(BaseHTTPRequestHandler):
 def proxied(upstream: str, **options: Any) -> Iterator[str]:
     """Run a proxy in a thread until the end of the block; gives its address."""
     made = ProxyOptions(upstream=upstream, **{"budget": 2_000, **options})
-    config = server_config(make_proxy(made), made.limits, drain=1)
+    gate = make_gate(made)
+    config = server_config(make_proxy(made, gate), made.limits, drain=1, gate=gate)
     with served_in_a_thread(config) as url:
         yield url
 

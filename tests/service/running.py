@@ -65,7 +65,8 @@ def running(options: ServiceOptions, **more: Any) -> Iterator[Running]:
         more["mounts"] = [*more.get("mounts", ()), *each.mounts]
         more["beside"] = [*more.get("beside", ()), *each.running]
         more["home"] = more.get("home") or each.home
-    config = server_config(make_app(state, **more), options.limits, drain=options.drain)
+    app = make_app(state, **more)
+    config = server_config(app, options.limits, drain=options.drain, gate=state.gate)
     with served_in_a_thread(config) as url:
         try:
             yield Running(url, state)

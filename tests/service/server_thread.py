@@ -16,6 +16,8 @@ from types import ModuleType
 import uvicorn
 import uvicorn.server
 
+from turnfold.service.server import LimitedServer, listen
+
 __all__ = ("PATIENCE", "served_in_a_thread")
 
 PATIENCE = 60.0
@@ -40,9 +42,10 @@ _shorten_pauses()
 @contextmanager
 def served_in_a_thread(config: uvicorn.Config) -> Iterator[str]:
     """Serve on a free port until the end of the block; gives the address."""
-    config.port = 0
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
+    listening = listen("127.0.0.1", 0)
+    port = listening.getsockname()[1]
+    server = LimitedServer(config)
+    thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()
     limit = time.monotonic() + PATIENCE
     while not server.started:
@@ -50,7 +53,7 @@ def served_in_a_thread(config: uvicorn.Config) -> Iterator[str]:
         assert time.monotonic() < limit
         time.sleep(_PAUSE)
     try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+        yield f"http://127.0.0.1:{port}"
     finally:
         server.should_exit = True
         thread.join(PATIENCE)

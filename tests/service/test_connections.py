@@ -188,7 +188,7 @@ def test_an_idle_connection_of_a_caller_makes_room_last(tmp_path: Path) -> None:
 def test_what_nobody_reads_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made, make = list[Any](), server_module.limited_protocol
     monkeypatch.setattr(
-        server_module, "limited_protocol", lambda limits: made.append(make(limits)) or made[0]
+        server_module, "limited_protocol", lambda *given: made.append(make(*given)) or made[0]
     )
     options = ServiceOptions(store=f"sqlite:///{tmp_path / 'chat.db'}")
     with running(options) as service, connect(service) as connection:

@@ -30,7 +30,6 @@ from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import msgspec
-import uvicorn
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.routing import Router
@@ -67,6 +66,7 @@ from turnfold.service import (
     LOOPBACK,
     BodyMemory,
     Caller,
+    LimitedServer,
     Quota,
     RateLimit,
     RequestGate,
@@ -85,6 +85,7 @@ from turnfold.tokens import cautious_counter, count_without_lock
 
 __all__ = (
     "ProxyApp",
+    "make_gate",
     "make_proxy",
     "run_proxy",
 )
@@ -185,20 +186,11 @@ class _Done:
 class ProxyApp:
     """ASGI application that forwards the requests of all clients to the provider."""
 
-    def __init__(self, options: ProxyOptions, upstream: Upstream) -> None:
+    def __init__(self, options: ProxyOptions, upstream: Upstream, gate: RequestGate) -> None:
         self._options = options
         self._upstream = upstream
-        ring = TokenRing(TokenFile(options.tokens_file)) if options.tokens_file else None
-        check_listening(options.host, ring, options.allow_hosts)
-        own = {options.host.lower()} - {"0.0.0.0", "::"}  # noqa: S104 (compared, not bound)
-        hosts = {*LOOPBACK, *own, *(host.lower() for host in options.allow_hosts)}
+        self._gate = gate
         limits = options.limits
-        self._gate = RequestGate(
-            ring=ring,
-            tenant=options.tenant,
-            hosts=frozenset(hosts),
-            rate_limit=RateLimit(limits.rate, limits.burst),
-        )
         self._slots = RequestSlots(limits)
         """Limits how many model calls of a tenant are prepared at once."""
         self._exchanges = RequestSlots(limits)
@@ -638,14 +630,27 @@ async def _send_error(
     await send({"type": "http.response.body", "body": content, "more_body": False})
 
 
-def make_proxy(options: ProxyOptions) -> ASGIApp:
-    """Return the proxy as an ASGI application; its shutdown closes the store."""
+def make_gate(options: ProxyOptions) -> RequestGate:
+    """Return what authorizes the requests of a proxy; raises `InvalidOption` for a public address without tokens."""
+    ring = TokenRing(TokenFile(options.tokens_file)) if options.tokens_file else None
+    check_listening(options.host, ring, options.allow_hosts)
+    own = {options.host.lower()} - {"0.0.0.0", "::"}  # noqa: S104 (compared, not bound)
+    return RequestGate(
+        ring=ring,
+        tenant=options.tenant,
+        hosts=frozenset({*LOOPBACK, *own, *(host.lower() for host in options.allow_hosts)}),
+        rate_limit=RateLimit(options.limits.rate, options.limits.burst),
+    )
+
+
+def make_proxy(options: ProxyOptions, gate: RequestGate | None = None) -> ASGIApp:
+    """Return the proxy as an ASGI application; its shutdown closes the store. `gate` is that of its server."""
     upstream = Upstream(
         options.upstream,
         connect_seconds=options.connect_seconds,
         read_seconds=options.read_seconds,
     )
-    app = ProxyApp(options, upstream)
+    app = ProxyApp(options, upstream, gate or make_gate(options))
 
     @asynccontextmanager
     async def lifespan(_: object) -> AsyncGenerator[None]:
@@ -672,7 +677,9 @@ def run_proxy(options: ProxyOptions, *, on_listening: Callable[[str], None] | No
 
 
 async def _serve(options: ProxyOptions, on_listening: Callable[[str], None] | None) -> None:
-    config = server_config(make_proxy(options), options.limits, drain=options.drain)
+    gate = make_gate(options)
+    app = make_proxy(options, gate)
+    config = server_config(app, options.limits, drain=options.drain, gate=gate)
     listening = listen(options.host, options.port)
     try:
         host, port = listening.getsockname()[:2]
@@ -685,7 +692,7 @@ async def _serve(options: ProxyOptions, on_listening: Callable[[str], None] | No
         listening.close()
 
 
-class _ProxyServer(uvicorn.Server):
+class _ProxyServer(LimitedServer):
     """Server that handles signals in the loop, so that the process exits normally and not by the signal."""
 
     @contextmanager

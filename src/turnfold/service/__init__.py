@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from turnfold.service.mcp.server import mcp_beside, run_http, run_stdio
     from turnfold.service.server import (
         ExtraRoutes,
+        LimitedServer,
         ServiceOptions,
         listen,
         make_state,
@@ -44,6 +45,7 @@ __all__ = (
     "Caller",
     "ExtraRoutes",
     "GuardedApp",
+    "LimitedServer",
     "Limits",
     "LocalAccess",
     "McpOptions",
@@ -87,7 +89,7 @@ _HOMES = {
     "turnfold.service.limits": "Limits Quota RateLimit",
     "turnfold.service.mcp.request_access": "McpOptions McpPermission",
     "turnfold.service.mcp.server": "mcp_beside run_http run_stdio",
-    "turnfold.service.server": "ExtraRoutes ServiceOptions listen make_state run serve server_config",
+    "turnfold.service.server": "ExtraRoutes LimitedServer ServiceOptions listen make_state run serve server_config",
     "turnfold.service.state": "ServiceState",
 }
 

@@ -26,12 +26,12 @@ import socket
 import sys
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, cast
 
 import h11
 import uvicorn
@@ -56,6 +56,7 @@ from turnfold.service.auth import (
     check_listening,
 )
 from turnfold.service.concurrency import with_counted_texts
+from turnfold.service.connection_queue import ConnectionQueue, brings_token
 from turnfold.service.endpoint import CALLER
 from turnfold.service.limits import Limits, RateLimit
 from turnfold.service.operation_table import RunOperation
@@ -74,6 +75,7 @@ from turnfold.tokens import (
 
 __all__ = (
     "ExtraRoutes",
+    "LimitedServer",
     "LogThrottle",
     "ServiceOptions",
     "limited_protocol",
@@ -201,15 +203,20 @@ def _named_embedder(options: ServiceOptions) -> Embedder | None:
     return LocalEmbedder()
 
 
-def server_config(app: ASGIApp, limits: Limits, *, drain: float) -> uvicorn.Config:
-    """Return the uvicorn configuration for an application; at shutdown, requests get `drain` seconds to finish."""
+def server_config(
+    app: ASGIApp, limits: Limits, *, drain: float, gate: RequestGate | None = None
+) -> uvicorn.Config:
+    """Return the uvicorn configuration for an application; at shutdown, requests get `drain` seconds to finish.
+
+    Clients with an access token that `gate` accepts do not wait for those without; None if no token is needed.
+    """
     for name in ("asyncio", "uvicorn.error"):  # loggers that unauthorized clients can make write
         logger = logging.getLogger(name)
         if not any(isinstance(each, LogThrottle) for each in logger.filters):
             logger.addFilter(LogThrottle())
     return uvicorn.Config(
         app,
-        http=limited_protocol(limits),
+        http=limited_protocol(limits, gate),
         ws="none",
         access_log=False,  # it would log conversation ids
         log_config=None,
@@ -255,7 +262,7 @@ async def serve(
         table=table,
         home=next((each.home for each in extras if each.home), ""),
     )
-    config = server_config(app, options.limits, drain=options.drain)
+    config = server_config(app, options.limits, drain=options.drain, gate=state.gate)
     server = _Server(config, state, options.drain, parent)
     if parent is None:
         _announce(listening, on_listening)
@@ -330,7 +337,55 @@ def _counter(model: str) -> TokenCounter:
     return counter_for(model) if model else cautious_counter()
 
 
-class _Server(uvicorn.Server):
+class LimitedServer(uvicorn.Server):
+    """uvicorn server whose connections wait in a `ConnectionQueue` until they are started."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._queues: list[ConnectionQueue] = []
+        self._started = set[asyncio.Task[object]]()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to accept connections."""
+        await super().startup(sockets=[])  # which would accept them without a queue
+        protocol = cast("type[_LimitedProtocol]", self.config.http_protocol_class)
+        for each in sockets or ():
+            self._queues.append(ConnectionQueue(each, self._start, protocol.knows, self._has_room))
+            self._queues[-1].open()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept no more connections, finish the running requests, and end."""
+        for each in self._queues:
+            each.close()
+        await super().shutdown(sockets)
+
+    def _has_room(self, waiting: int) -> bool:
+        protocol = cast("type[_LimitedProtocol]", self.config.http_protocol_class)
+        return len(self.server_state.connections) + waiting <= protocol.most + _MOST_WAITING
+
+    def _start(self, connection: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+
+        def make() -> asyncio.Protocol:
+            protocol = cast("type[_LimitedProtocol]", self.config.http_protocol_class)
+            return protocol(
+                config=self.config,
+                server_state=self.server_state,
+                app_state=self.lifespan.state,
+                _loop=loop,
+            )
+
+        task = loop.create_task(loop.connect_accepted_socket(make, connection))
+        self._started.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[object]) -> None:
+        self._started.discard(task)
+        if not task.cancelled():
+            task.exception()  # the client had left already
+
+
+class _Server(LimitedServer):
     """uvicorn server that ends event streams and folds (compactions) when a signal arrives."""
 
     def __init__(
@@ -409,7 +464,13 @@ _IDLE_SECONDS: Final = 30
 """After this many seconds without a further request, an open connection is closed."""
 _RESERVED: Final = 128
 """Number of open files that the process may need in addition to its connections: stores, logs, calls to models."""
+_MOST_WAITING: Final = 64
+"""Number of these files that may be connections which wait to be started, if all connections are in use."""
 _LEAST: Final = 16
+_MOST_TURN_BYTES: Final = 32 << 20
+"""Most bytes that strangers have sent together and that were not parsed yet."""
+_TURNS: Final = 4
+"""Most requests of strangers that are parsed before other work of the event loop is done."""
 _FREE_PIECES: Final = 1_000
 """Number of pieces (chunks) of a body that may be of any size."""
 _LEAST_PIECE: Final = 64
@@ -452,6 +513,8 @@ class _LimitedProtocol(H11Protocol):
     most: ClassVar[int]
     oldest: ClassVar[OrderedDict[_LimitedProtocol, None]]
     """All connections, the one whose phase began first in front."""
+    gate: ClassVar[RequestGate | None]
+    turns: ClassVar[_Turns]
 
     def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 (those of the server)
         super().__init__(*args, **options)
@@ -462,6 +525,8 @@ class _LimitedProtocol(H11Protocol):
         self._phase = ""
         self._pieces = self._size = 0
         """Number of the pieces of the current body that were read, and their bytes."""
+        self._waits = self._has_turn = False
+        """Whether a stranger's request waits for its turn, and whether its turn has come."""
         self._held = False
         """True until the application reads the body of the current request, or has answered without it."""
         self._next_event = self.conn.next_event
@@ -490,10 +555,13 @@ class _LimitedProtocol(H11Protocol):
         A piece (chunk) costs as much time as a small request, and 40,000 of them fit into what is read at once. So
         nothing of such a body is parsed before its request is authorized, and little if it is refused.
         """
-        if self._held:
+        if self._held or self._waits:
             return h11.PAUSED
         head = self.conn.trailing_data[0] if self.conn.their_state is h11.IDLE else b""
+        if self._await_turn(head):
+            return h11.PAUSED
         event = self._next_event()
+        self._has_turn = False
         if isinstance(event, h11.Request):
             if _is_folded(head):
                 raise h11.RemoteProtocolError("a header line is folded")
@@ -523,9 +591,45 @@ class _LimitedProtocol(H11Protocol):
         if not transport.is_closing():
             self._check_reading()
 
+    @classmethod
+    def knows(cls, sent: bytes) -> bool:
+        """Return True if the first bytes of a request contain an access token, or if none is needed."""
+        gate = cls.gate
+        return gate is None or gate.ring is None or brings_token(sent, gate.accepts)
+
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         self._enter(self._current_phase())
+
+    def _await_turn(self, sent: bytes) -> bool:
+        """Return True if a request, which may have arrived in part, is a stranger's that has to wait for its turn."""
+        if self._has_turn or not sent or self.knows(sent):
+            return False
+        if self.turns.bytes + len(sent) > _MOST_TURN_BYTES:
+            self.end()
+            return True
+        if not self.turns.waiting:
+            self.loop.call_soon(self._take_turns)
+        self.turns.waiting.append((self, len(sent)))
+        self.turns.bytes += len(sent)
+        self._waits = True
+        return True
+
+    def _take_turns(self) -> None:
+        for _ in range(min(_TURNS, len(self.turns.waiting))):
+            each, size = self.turns.waiting.popleft()
+            self.turns.bytes -= size
+            each.take_turn()
+        if self.turns.waiting:
+            self.loop.call_soon(self._take_turns)
+
+    def take_turn(self) -> None:
+        """Parse the request that waited for its turn."""
+        self._waits, self._has_turn = False, True
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+            self.handle_events()
+            self._enter(self._current_phase())
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._leave()
@@ -557,12 +661,17 @@ class _LimitedProtocol(H11Protocol):
         """Return the connection to close for this new one: one without a token, an idle one, or this one."""
         idle = self
         for each in self.oldest:
-            if each.cycle is None or CALLER not in each.cycle.scope:  # pyright: ignore[reportUnnecessaryComparison] (before the first request)
+            if not each.is_known:
                 if each is not self:
                     return each
             elif idle is self and each.cycle.response_complete:
                 idle = each
         return idle
+
+    @property
+    def is_known(self) -> bool:
+        """True if the newest request was authorized."""
+        return self.cycle is not None and CALLER in self.cycle.scope  # pyright: ignore[reportUnnecessaryComparison] (before the first request)
 
     def _current_phase(self) -> str:
         if self.transport.is_closing():
@@ -612,10 +721,26 @@ class _LimitedProtocol(H11Protocol):
         self._reading = self.loop.call_later(self.limits.read_seconds, self._check_reading)
 
 
-def limited_protocol(limits: Limits) -> type[asyncio.Protocol]:
+@dataclass(slots=True)
+class _Turns:
+    """Connections with a request of a stranger that is not parsed yet."""
+
+    waiting: deque[tuple[_LimitedProtocol, int]] = field(
+        default_factory=deque[tuple[_LimitedProtocol, int]]
+    )
+    """Connections, the one whose turn it is first, with the bytes that they have sent."""
+    bytes: int = 0
+
+
+def limited_protocol(limits: Limits, gate: RequestGate | None = None) -> type[asyncio.Protocol]:
     """Return a uvicorn protocol class whose connections have these limits."""
-    most = most_connections(limits.connections)
-    own = {"limits": limits, "most": most, "oldest": OrderedDict[_LimitedProtocol, None]()}
+    own = {
+        "limits": limits,
+        "most": most_connections(limits.connections),
+        "oldest": OrderedDict[_LimitedProtocol, None](),
+        "gate": gate,
+        "turns": _Turns(),
+    }
     return type("LimitedProtocol", (_LimitedProtocol,), own)
 
 
