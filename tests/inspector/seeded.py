@@ -10,9 +10,9 @@ from typing import Final
 
 import pytest
 
-uvicorn = pytest.importorskip("uvicorn", reason="the inspector needs the extra 'service'")
+pytest.importorskip("uvicorn", reason="the inspector needs the extra 'service'")
 
-# ruff: noqa: E402 (the packages of the service may be missing)
+
 from tests.inspector.hostile import PAYLOADS
 from tests.service.running import Running
 from tests.service.server_thread import served_in_a_thread
@@ -20,7 +20,7 @@ from turnfold.budget import Budget
 from turnfold.findings import FindingRule
 from turnfold.memory import Memory, Session
 from turnfold.records import Snapshot
-from turnfold.service import ServiceOptions, inspector_routes, make_app, make_state
+from turnfold.service import ServiceOptions, inspector_routes, make_app, make_state, server_config
 from turnfold.service.inspector.html import address
 
 __all__ = (
@@ -103,7 +103,7 @@ def inspected(options: ServiceOptions) -> Iterator[Running]:
     """A running service with the inspector beside its API."""
     state = make_state(replace(options, port=0))
     app = make_app(state, mounts=inspector_routes(state))
-    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="on")
+    config = server_config(app, options.limits, drain=options.drain, gate=state.gate)
     with served_in_a_thread(config) as url:
         try:
             yield Running(url, state)
