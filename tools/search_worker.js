@@ -9,11 +9,25 @@ const PAGE_SIZE = 10;
 const HAN = /\p{Script=Han}/u;
 const TOKEN = /\p{Script=Han}+|(?:(?!\p{Script=Han})[\p{L}\p{N}_])+/gu;
 const ENDING = /(?:isations?|ising|ised|ises?|ations?|ings?|ions?|ers?|ies|ied|ed|es|e|s|y)$/;
-// Words that say nothing about what is looked for; a query of nothing else is searched as it is.
+// Function words and question words: they say nothing about what is looked for. A query of nothing else is searched as it is.
 const STOP = new Set(
-  "a an and are as at be by can do does for from get how i in is it my of on or should that the this to use using via what when where which why with you your 怎么 如何 什么 哪个 多少 一个 可以"
-    .split(" "),
+  (
+    "a about actually again all also am an and another any anything are as at be because been before being both but by can cannot could did do does " +
+    "done each else ever every everything for from get gets getting go goes going got had happen happens has have having he help her here him his how i " +
+    "if in into is it its itself just let lets make makes many may me might mine much must my need needs nothing now of on one or other our out over please " +
+    "really shall she should so some someone something still such than that the their them then there these they thing things this those to too " +
+    "up us use used uses using very via want wants was way we were what when where whether which while who whom whose why will with without wo would you your " +
+    "re ve ll don doesn didn isn aren won wouldn couldn shouldn"
+  ).split(" "),
 );
+const HAN_STOP = new RegExp(
+  "(?:怎样|怎么|如何|为什么|为何|为啥|什么时候)(?:会(?!话|员)|要(?!求|点)|能(?!力)|该)|怎么样|怎么办|怎么做|怎样|怎么|如何|为什么|为何|为啥|什么时候|什么|何时|多少|是否|能否|可否|能不能|可不可以|会不会|要不要|是不是|有没有|该不该|" +
+    "可以|能够|应该|应当|需要|必须|想要|我们|咱们|你们|他们|它们|自己|请问|到底|究竟|如果|假如|的话|以及|或者|还是|但是|因为|所以|时候|" +
+    "[一某这那][个条次句段下些份种样么]|哪[个些里种儿]?|[的吗呢吧啊呀我你它他她谁这那]",
+  "g",
+);
+// Characters that mostly stand between words; a pair with one of them counts if it stands in a title or in the table of words.
+const PARTICLES = new Set("会要想能该可用让把被给在从到对和与或是有了过着得地再又也都就还才很时做请吧当而之");
 
 /** A word without its ending, the same in British and American spelling. */
 function stem(word) {
@@ -80,7 +94,9 @@ function buildIndex(items) {
   });
   const phrases = items.map((item) => (item.words ? item.words.split(";").map((one) => terms(one).map(({ term }) => term)) : []));
   const mean = lengths.reduce((sum, one) => sum + one, 0) / Math.max(1, lengths.length);
-  return { items, postings, lengths, mean, written: [...written], phrases };
+  const names = items.map((item) => `${visible(item.title)}; ${item.words ?? ""}`);
+  const named = new Set(names.flatMap((name) => terms(name).map(({ term }) => term)));
+  return { items, postings, lengths, mean, written: [...written], phrases, named };
 }
 
 /** Whether two words differ by one letter left out, added, replaced, or two exchanged. */
@@ -103,15 +119,36 @@ function expand(index, { term, word }, isLast) {
       for (const [one, its] of index.written) if (isNear(one, word)) found.set(its, 0.5);
     }
   }
+  if (HAN.test(word) && word.length === 1) {
+    for (const its of index.named) if (its.includes(word) && index.postings.has(its)) found.set(its, 0.5);
+  }
   if (index.postings.has(term)) found.set(term, 1);
   return [...found];
 }
 
+/** The terms of a query that tell what is looked for: without function words, and without pairs of characters across them. */
+function tellingTerms(index, input) {
+  const cut = input.replace(HAN_STOP, (word) => " ".repeat(word.length));
+  const telling = terms(cut).filter(({ term, word }) => {
+    if (!HAN.test(word)) return !STOP.has(word);
+    return ![...word].some((one) => PARTICLES.has(one)) || index.named.has(term);
+  });
+  const inPairs = new Set();
+  for (const { term, word, start, end } of telling) {
+    if (!HAN.test(word) || !index.postings.has(term)) continue;
+    for (let at = start; at < end; at++) inPairs.add(at);
+  }
+  // A character of no known pair is a word of its own: in "why so dear" (为什么这么贵) or "delete messages" (删消息).
+  const alone = [...cut.matchAll(/\p{Script=Han}/gu)]
+    .filter(({ 0: one, index: at }) => !inPairs.has(at) && !PARTICLES.has(one))
+    .map(({ 0: one, index: at }) => ({ term: one, word: one, start: at, end: at + 1 }));
+  return [...telling.filter(({ word }) => !HAN.test(word) || word.length > 1), ...alone];
+}
+
 /** The terms of a query with what they stand for, and how much each of them tells. */
 function readQuery(index, input) {
-  const all = terms(input);
-  const telling = all.filter(({ word }) => !STOP.has(word));
-  const used = telling.length ? telling : all;
+  const telling = tellingTerms(index, input);
+  const used = telling.length ? telling : terms(input);
   return used
     .map((one, i) => {
       const stands = expand(index, one, i === used.length - 1 && !/\s$/.test(input));
@@ -129,14 +166,14 @@ function weightOfName(item, name) {
 }
 
 /** Whether a query says all of a phrase, or is the beginning of one. */
-function saysPhrase(query, phrase) {
-  const asked = new Set(query.map(({ term }) => term));
+function saysPhrase(asked, query, phrase) {
   const told = new Set(phrase);
   return phrase.every((term) => asked.has(term)) || query.every(({ term }) => told.has(term));
 }
 
 function search(index, input) {
   const query = readQuery(index, input);
+  const asked = new Set(terms(input).map(({ term }) => term));
   const scores = query.map(() => new Map());
   const ofPage = query.map(() => new Map());
   query.forEach(({ stands, rarity }, q) => {
@@ -166,7 +203,7 @@ function search(index, input) {
       if (scores[q].has(id)) covered += rarity;
       else if (!generated && ofPage[q].has(page)) covered += rarity * 0.7;
     });
-    const said = index.phrases[id].some((phrase) => saysPhrase(query, phrase));
+    const said = index.phrases[id].some((phrase) => saysPhrase(asked, query, phrase));
     const share = Math.max(covered / rarities, said ? 0.7 : 0);
     if (share < 0.3) continue;
     let score = (own + 0.5 * around) * share ** 2 * (said ? 3 : 1);

@@ -2,7 +2,8 @@
 
 It runs in the node that pyright brings, on an index made of the gathered pages; the slow test takes that of the built
 site (`make docs`). `site_queries.json` holds what people type, written before any ranking was looked at, and the pages
-that answer it: `known` was there when `docs/search_words.yml` was written, `kept_back` only measures.
+that answer it: `known` was there when `docs/search_words.yml` was written, `kept_back` only measures. The same
+holds for `questions` and `questions_kept_back`: whole questions such as "怎样加密" or "what if the model is down".
 """
 
 from __future__ import annotations
@@ -104,6 +105,63 @@ def test_five_of_six_other_queries_find_their_page_among_three(
     wanted = QUERIES["kept_back"][language]
     lost = missed(ask(index, wanted, tmp_path), wanted, first=3)
     assert len(lost) <= len(wanted) // 6, lost
+
+
+def test_questions_bring_the_page_first_or_second(
+    index: Path, language: str, tmp_path: Path
+) -> None:
+    wanted = QUERIES["questions"][language]
+    assert len(wanted) >= 20
+    assert missed(ask(index, wanted, tmp_path), wanted, first=2) == []
+
+
+def test_four_of_five_other_questions_find_their_page_among_three(
+    index: Path, language: str, tmp_path: Path
+) -> None:
+    wanted = QUERIES["questions_kept_back"][language]
+    lost = missed(ask(index, wanted, tmp_path), wanted, first=3)
+    assert len(lost) <= len(wanted) // 5, lost
+
+
+QUESTIONS = {
+    "en": ("how do I go about {} ", "what happens with my {} ", "{} when should I use it "),
+    "zh": ("怎样{}", "{}怎么办呢", "请问为什么要{}", "{}会怎样"),
+}
+"""Ways to ask about a thing; their words say nothing about it. A space ends the word that is being typed."""
+
+
+def test_question_words_change_nothing(index: Path, language: str, tmp_path: Path) -> None:
+    things = [*QUERIES["known"][language]]
+    ways = QUESTIONS[language]
+    alone = ask(index, [f"{thing} " for thing in things], tmp_path)
+    asked = ask(index, [way.format(thing) for way in ways for thing in things], tmp_path)
+
+    def places(answer: dict[str, Any]) -> list[str]:
+        return [item["location"] for item in answer["items"][:3]]
+
+    moved = {
+        way.format(thing): places(asked[way.format(thing)])
+        for way in ways
+        for thing in things
+        if places(asked[way.format(thing)]) != places(alone[f"{thing} "])
+    }
+    assert moved == {}
+
+
+def test_question_words_are_not_marked(tmp_path: Path) -> None:
+    items = [
+        {"location": "a/", "title": "怎样加密", "text": "加密会怎样", "path": []},
+        {"location": "b/", "title": "怎样删除", "text": "怎样加", "path": []},
+    ]
+    path = tmp_path / "search.json"
+    path.write_text(json.dumps({"items": items}), encoding="utf-8")
+    answer = ask(path, ["怎样加密"], tmp_path)["怎样加密"]
+    assert [item["location"] for item in answer["items"]] == ["a/"]
+    [title, text] = [one["value"]["highlight"]["ranges"] for one in answer["items"][0]["matches"]]
+    assert (title, text) == (
+        [{"start": 2, "end": 4, "value": 2}],
+        [{"start": 0, "end": 2, "value": 2}],
+    )
 
 
 def test_names_of_the_interface_bring_the_reference(index: Path, tmp_path: Path) -> None:
