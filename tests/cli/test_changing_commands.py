@@ -274,12 +274,58 @@ def test_a_dry_run_leaves_no_new_store(tmp_path: Path) -> None:
     assert (tmp_path / "new.db").exists()
 
 
-def test_a_dry_run_of_an_export_names_the_option_to_leave_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["all.jsonl", "notes.md", "old.db"])
+def test_a_file_in_the_place_of_a_session_names_the_option(tmp_path: Path, name: str) -> None:
+    """Of an export the output is meant, of other commands a store or a file of another program."""
+    store = seed(tmp_path)
+    done = invoke(["export", "@last", name, "--store", store])
+    assert done.exit_code == 2
+    assert f"'{name}' is no session: to write the export to that file, put --output" in done.stderr
+    shown = invoke(["show", name, "--store", store])
+    assert shown.exit_code == 3
+    assert f"`--store {name}` opens a store" in shown.stderr
+    assert "looks like a file" not in invoke(["show", "nobody", "--store", store]).stderr
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_dry_run_of_an_export_says_what_the_import_would_do(
+    tmp_path: Path, *, packed: bool
+) -> None:
+    """New, there already, deleted here, or different: the same as the import that follows, and nothing is written."""
+    store, source = f"sqlite:///{tmp_path / 'new.db'}", seed(tmp_path)
+    file = tmp_path / "all.jsonl"
+    assert invoke(["export", "--all", "--store", source, "-o", str(file)]).exit_code == 0
+    if packed:
+        file.with_name("all.jsonl.gz").write_bytes(gzip.compress(file.read_bytes()))
+        file = file.with_name("all.jsonl.gz")
+    words = ["import", str(file), "--store", store]
+    tried = invoke_json([*words, "--dry-run"])
+    assert not (tmp_path / "new.db").exists()
+    done = invoke_json(words)
+    assert (tried["written"], done["written"]) == (False, True)
+    assert tried["new"] == done["new"] > 1
+    assert tried["entries"] == done["entries"] > 10
+    again = invoke_json([*words, "--dry-run"])
+    assert (again["already"], again["new"], again["entries"]) == (done["new"], 0, 0)
+    with Memory(store) as memory:
+        names = [each.conversation for each in memory.conversations()]
+        memory.delete(names[0])
+    gone = json.loads(invoke([*words, "--dry-run", "--json"]).stdout)
+    assert (gone["erased"], gone["already"]) == ([names[0]], len(names) - 1)
+    with Memory(store) as memory:
+        memory.session(names[1]).user("one more")
+    refused = invoke([*words, "--dry-run"])
+    assert refused.exit_code == invoke(words).exit_code == 4
+    assert f"conversation '{names[1]}' is already in the store and differs" in refused.stderr
+
+
+def test_a_dry_run_of_a_damaged_export_says_where(tmp_path: Path) -> None:
     file = tmp_path / "all.jsonl"
     assert invoke(["export", "--all", "--store", seed(tmp_path), "-o", str(file)]).exit_code == 0
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+    file.write_text("".join(lines[:-2]), encoding="utf-8")
     done = invoke(["import", str(file), "--dry-run", "--store", str(tmp_path / "new.db")])
-    assert done.exit_code == 2
-    assert "leave out --dry-run" in done.stderr
+    assert done.exit_code == 1
     assert not (tmp_path / "new.db").exists()
 
 

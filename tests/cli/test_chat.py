@@ -350,7 +350,7 @@ def test_slash_commands_are_run_and_not_said(tmp_path: Path) -> None:
     output = chatting(tmp_path, said, "--session", "notes")
     assert "#1 user: The key is under the blue crate." in output
     assert "did you mean /history?" in output
-    assert "no command /explain: /help lists them" in output
+    assert f"outside of it: turnfold explain notes --store {tmp_path / 'chat.db'}" in output
     assert "pinned" in output
     assert "nothing to fold" in output
     with Memory(address(tmp_path)) as memory:
@@ -361,6 +361,50 @@ def test_slash_commands_are_run_and_not_said(tmp_path: Path) -> None:
             "/etc/hosts is a file",
         ]
         assert list(session.pins().values()) == ["先问"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("/exit", ""),
+        ("/Quit", ""),
+        ("/退出", ""),
+        ("／exit", ""),
+        ("/", "/history [N]"),
+        ("/?", "/history [N]"),
+        ("/帮助", "/history [N]"),
+        ("/search crate", "#1 user: the blue crate"),
+        ("/搜索 crate", "#1 user: the blue crate"),
+        ("/recall zebra", "nothing earlier matches"),
+        ("/compact", "nothing to fold"),
+        ("/pin", "/pin needs a text"),
+        ("/history many", "/history takes a number"),
+        ("/top", "turnfold top s"),
+        ("/xyz", "no command /xyz: /help lists them"),
+    ],
+)
+def test_names_that_users_try_are_commands_too(tmp_path: Path, typed: str, told: str) -> None:
+    """None of them is stored as a message, and those that end a chat end it."""
+    output = chatting(tmp_path, f"the blue crate\n{typed}\nafter\n", "--session", "s")
+    assert told in output
+    with Memory(address(tmp_path)) as memory:
+        texts = [each.message.text for each in memory.session("s").history()]
+    assert texts == ["the blue crate", "after"][: 2 if told else 1]
+
+
+def test_a_pinned_text_is_recalled_too(tmp_path: Path) -> None:
+    said = "/pin 会员号是 B-2\n/recall 会员号\n/recall 电话\nhello\n"
+    output = chatting(tmp_path, said, "--session", "s")
+    assert output.count("pinned: 会员号是 B-2") == 1
+    assert output.count("nothing earlier matches") == 1
+
+
+def test_the_commands_named_outside_a_chat_exist(tmp_path: Path) -> None:
+    names = "audit checkpoints delete diff eval explain export fork lint replay top unpin".split()
+    output = chatting(tmp_path, "".join(f"/{name}\n" for name in names), "--session", "s")
+    for name in names:
+        assert f"turnfold {name} s --store" in output
+        assert RUN.invoke(app, [name, "--help"]).exit_code == 0
 
 
 def test_help_lists_every_command_in_the_readers_language(

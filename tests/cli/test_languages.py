@@ -89,7 +89,8 @@ def test_help_is_drawn_in_one_language(path: tuple[str, ...]) -> None:
             assert each.help in " ".join(asked.split()), each.name
     assert first_paragraph(command.help) in " ".join(asked.split())
     assert not CHINESE.search(asked), asked
-    assert "<bool>" not in said + asked, asked  # a flag takes no value
+    # Types of Python such as <bool>, <list[str]> or <int range> [x>=1] are no words of a reader.
+    assert re.findall(r"<[\w|]+(?:\[\w+\])?(?: range)?>|\[x[<>]=", said + asked) == []
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -158,7 +159,14 @@ def test_an_option_without_its_chinese_would_be_noticed(monkeypatch: pytest.Monk
         (("db", "nonsense"), "命令用法有误"),
         (("sohw",), "是不是 'show'？"),
         (("show", "x", "--limitt", "3"), "相近的有：--limit"),
-        (("--store", "chat.db", "sessions"), "--store 要写在命令之后"),
+        (
+            ("--store", "chat.db", "sessions"),
+            "--store 要写在命令之后：turnfold sessions --store ...",
+        ),
+        (("--limit", "3", "show"), "--limit 要写在命令之后：turnfold sessions --limit ..."),
+        (("db", "--store", "chat.db"), "--store 要写在命令之后：turnfold db "),
+        (("db", "--json", "check"), "--json 要写在命令之后：turnfold db "),
+        (("db", "--database", "x"), "--database 要写在命令之后：turnfold db "),
         (("show", "x", "y"), "多出的参数：y"),
         (("show", "x", "--limit"), "后面要有值"),
         (("show", "x", "--limit", "0"), "至少为 1，这里是 '0'"),
@@ -531,6 +539,21 @@ def test_a_chat_is_in_one_language(tmp_path: Path) -> None:
         assert each in said["en"], (each, said["en"])
 
 
+@pytest.mark.parametrize(
+    ("language", "told"),
+    [("zh", "把程序的 base URL 设为"), ("en", "set the base URL of your program to")],
+)
+def test_the_proxy_says_how_to_use_it(
+    monkeypatch: pytest.MonkeyPatch, language: str, told: str
+) -> None:
+    def listening(_: object, *, on_listening: Callable[[str], None]) -> None:
+        on_listening("http://127.0.0.1:8789")
+
+    monkeypatch.setattr("turnfold.proxy.run_proxy", listening)
+    said = run("proxy", "--upstream", "https://api.openai.com/v1", language=language)
+    assert f"{told} http://127.0.0.1:8789/s/SESSION/v1" in said
+
+
 def test_words_of_a_store_and_of_a_reason_are_chinese(tmp_path: Path) -> None:
     at = ("--store", seed(tmp_path))
     said = run("doctor", *at, language="zh")
@@ -624,10 +647,6 @@ OTHERWISE = {
     "conversation {} is encrypted{}, and no key was given. {}",
     "the store is encrypted, and no key was given to write to conversation {}. {}",
     "the store has encrypted conversations, which cannot be searched. {}, and search one conversation at a time",
-    (
-        "an export of turnfold is checked as a whole before anything is written, so it has no dry run: leave out "
-        "trial=True"
-    ),
     "nothing was written: {}",
 }
 """Errors that are recognised in another form than they are written in."""

@@ -54,6 +54,7 @@ from turnfold.models import ChatModel
 from turnfold.records import Message, user
 from turnfold.runtime import drive
 from turnfold.stores import is_blank, shown_address
+from turnfold.text import distinct_terms
 from turnfold.tokens import TokenCounter
 from turnfold.window import Outcome, Receipt
 
@@ -212,7 +213,25 @@ _NO_MODEL = (
 _PROMPT = "> "
 _CLIENT = "chat-"
 """Beginning of the client ids of messages that a chat with a model sends."""
-_COMMAND = re.compile(r"/[a-z]+")
+_COMMAND = re.compile(r"[/／](?:[^\W\d_]*|[?？])")
+"""Matches a line's first word if it is a command: a slash and letters of any script, or a slash alone."""
+_ALIASES: Mapping[str, str] = {
+    **dict.fromkeys(("/", "/?", "/？", "/帮助", "/命令"), "/help"),
+    **dict.fromkeys(("/log", "/messages", "/show", "/历史", "/记录"), "/history"),
+    **dict.fromkeys(("/budget", "/status", "/tokens", "/上下文", "/预算"), "/context"),
+    **dict.fromkeys(("/find", "/search", "/召回", "/搜索", "/查找"), "/recall"),
+    **dict.fromkeys(("/remember", "/固定", "/记住"), "/pin"),
+    **dict.fromkeys(("/规则",), "/rules"),
+    **dict.fromkeys(("/compact", "/summarize", "/折叠", "/压缩"), "/fold"),
+    **dict.fromkeys(("/resume", "/switch", "/会话", "/切换"), "/session"),
+    **dict.fromkeys(("/clear", "/reset", "/新建", "/新会话"), "/new"),
+    **dict.fromkeys(("/bye", "/exit", "/q", "/退出", "/结束", "/再见"), "/quit"),
+}
+"""Other names that users type for a command, those of other chats and Chinese ones among them -> the command."""
+_OUTSIDE = frozenset(
+    "audit checkpoints delete diff eval explain export fork lint replay top unpin".split()
+)
+"""Commands of the shell that users also look for in the chat; the answer names the whole command."""
 _ALIKE = 0.7
 """Similarity (0 to 1) from which an unknown chat command such as /exlain is taken for a mistyped known one; /explain
 and /pin have 0.67."""
@@ -242,7 +261,9 @@ def talk(
         answerer = _answerer(memory, chosen, system, console)
         if chosen is None:
             console.print(Text(translated(_NO_MODEL), style="yellow"))
-        commands = ChatCommands(memory, console, conversation)
+        shown = {"base-url": base_url, "store": store}
+        addresses = {name: shown_address(each) if each else None for name, each in shown.items()}
+        commands = ChatCommands(memory, console, conversation, store=addresses["store"])
         commands.announce()
         failed = False
         for line in _lines(console, commands):
@@ -255,8 +276,6 @@ def talk(
         conversation = commands.conversation
         if not memory.session(conversation).status().entries:
             return
-        shown = {"base-url": base_url, "store": store}
-        addresses = {name: shown_address(each) if each else None for name, each in shown.items()}
         again = _resume_command(conversation, {"model": model, **addresses})
         console.print(Text("\n" + translated(f"to continue: {again}"), style="dim"))
     if failed and not sys.stdin.isatty():
@@ -462,9 +481,12 @@ def _conversation(memory: Memory, name: str | None) -> str:
 class ChatCommands:
     """Slash commands of a chat, and the id of its current session."""
 
-    def __init__(self, memory: Memory, console: Console, conversation: str) -> None:
+    def __init__(
+        self, memory: Memory, console: Console, conversation: str, *, store: str | None = None
+    ) -> None:
         self._memory = memory
         self._console = console
+        self._store = store
         self.conversation = conversation
         self.ended = False
         self.table: Mapping[str, tuple[str, str, Callable[[str], None]]] = {
@@ -486,24 +508,31 @@ class ChatCommands:
 
     def run(self, line: str) -> bool:
         """Run a line that is a slash command and return True; return False for a message, which may begin with `//`."""
-        word, _, rest = line.partition(" ")
+        word, *rest = line.split(maxsplit=1) or [""]
         if not _COMMAND.fullmatch(word):
             return False
-        found = self.table.get(word)
+        name = f"/{word[1:].lower()}"
+        found = self.table.get(_ALIASES.get(name, name))
         if found is None:
-            near = get_close_matches(word, self.table, n=1, cutoff=_ALIKE)
-            hint = f"did you mean {near[0]}? " if near else ""
-            self._say(
-                f"no command {word}: {hint}/help lists them; // begins a message with a slash"
-            )
+            self._say(self._unknown(name))
             return True
         try:
-            found[2](rest.strip())
+            found[2]("".join(rest).strip())
         except StoreError:
             raise
         except TurnfoldError as error:
             self._console.print(Text(_error_line(error), style="red"))
         return True
+
+    def _unknown(self, name: str) -> str:
+        """Return what to say about a command that does not exist here."""
+        if name[1:] in _OUTSIDE:
+            store = f" --store {shlex.quote(self._store)}" if self._store else ""
+            outside = f"turnfold {name[1:]} {shlex.quote(self.conversation)}{store}"
+            return f"no command {name} in a chat; outside of it: {outside}"
+        near = get_close_matches(name, self.table, n=1, cutoff=_ALIKE)
+        hint = f"did you mean {_ALIASES.get(near[0], near[0])}? " if near else ""
+        return f"no command {name}: {hint}/help lists them; // begins a message with a slash"
 
     def announce(self) -> None:
         """Print the id and the number of entries of the current session."""
@@ -533,7 +562,9 @@ class ChatCommands:
             self._console.print(Text(f"  {f'{name} {argument}':<16}{use}", style="dim"))
 
     def _history(self, text: str) -> None:
-        number = int(text) if text.isdecimal() else 10
+        if text and not text.isdecimal():
+            raise InvalidOption("/history takes a number of messages, for example: /history 20")
+        number = int(text) if text else 10
         newest = self._session.status().entries
         for entry in self._session.history(after=max(newest - number, 0)):
             self._quote(entry.seq, entry.message)
@@ -544,10 +575,19 @@ class ChatCommands:
     def _recall(self, text: str) -> None:
         if not text:
             raise InvalidOption("/recall needs words to search for, for example: /recall spare key")
-        for hit in self._session.recall(text):
+        hits = self._session.recall(text)
+        for hit in hits:
             self._quote(hit.seq, hit.message)
+        wanted = distinct_terms(text)
+        pins = [pin for pin in self._session.pins().values() if wanted & distinct_terms(pin)]
+        for pin in pins:  # these are in no message, so recall cannot find them
+            self._console.print(Text(f"{label('pinned')}{colon()}{printable(pin)}", style="dim"))
+        if not hits and not pins:
+            self._say("nothing earlier matches")
 
     def _pin(self, text: str) -> None:
+        if not text:
+            raise InvalidOption("/pin needs a text, for example: /pin answer in two sentences")
         self._session.pin(text)
         self._say("pinned: every call shows it from your next message on")
 

@@ -126,6 +126,7 @@ _WORDS: Final[Mapping[str, str]] = {
     "P@5": "P@5",
     "path": "路径",
     "per call": "每次费用",
+    "pinned": "固定项",
     "pins": "固定项等",
     "preference": "偏好",
     "prefix": "前缀",

@@ -282,8 +282,10 @@ _FILES: Final[Mapping[str, str]] = {
         "会话 {name} 已在存储中，从第 {entry} 条记录起不同；没有导入任何内容。请删除已存的会话，"
         "或把文件导入另一个存储，或用别的 id 导入：文件只有一个会话时用 --session ID"
     ),
-    "an export of turnfold is checked as a whole before anything is written, so it has no dry run: leave out "
-    "--dry-run": "turnfold 的导出文件在写入之前会整体检查，因此没有试运行：请去掉 --dry-run",
+    "conversation {name} is already in the store and differs from the one in the export; nothing would be imported. "
+    "Import into another store, or export the other conversations alone": (
+        "会话 {name} 已在存储中，且与导出文件中的不同；什么也不会导入。请导入另一个存储，或只导出其他会话"
+    ),
     "not an export file": "不是导出文件",
     "the format is {found}, not {right}: this is not an export of turnfold": (
         "格式是 {found}，不是 {right}：这不是 turnfold 的导出文件"

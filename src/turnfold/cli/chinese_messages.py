@@ -261,6 +261,8 @@ _ERRORS: Final[Mapping[str, str]] = {
     "{model} needs a key: set {name}, or name a server of your own with --base-url; without --model, chat works "
     "offline": "{model} 需要密钥：请设置 {name}，或用 --base-url 指明自己的服务器；不带 --model 时 chat 可离线使用",
     "/recall needs words to search for, for example: /recall spare key": "/recall 后面要有词语，例如：/recall 备用钥匙",
+    "/pin needs a text, for example: /pin answer in two sentences": "/pin 后面要有一段文字，例如：/pin 用两句话回答",
+    "/history takes a number of messages, for example: /history 20": "/history 后面是消息的条数，例如：/history 20",
     "/session needs an id: /session @last; /new begins a new session": (
         "/session 后面要有会话 id，例如：/session @last；新建会话用 /new"
     ),
@@ -328,6 +330,14 @@ _ERRORS: Final[Mapping[str, str]] = {
     ),
     "{text} is not a day or time: for example 2026-01-31 or 2026-01-31T12:00": (
         "{text} 不是日期或时间：写成 2026-01-31 或 2026-01-31T12:00"
+    ),
+    "{name} is no session: to write the export to that file, put --output before its name": (
+        "{name} 不是会话：要导出到这个文件，请在它前面写上 --output"
+    ),
+    "no session {name} in {address}; it looks like a file: `--store {store}` opens a store, `turnfold import {file}` "
+    "reads conversations of other programs": (
+        "{address} 中没有会话 {name}；它像是文件：`--store {store}` 打开存储，"
+        "`turnfold import {file}` 读入其他程序的对话"
     ),
     "no session {name} of tenant {tenant} in {store}; `turnfold sessions` lists all sessions": (
         "{store} 中没有租户 {tenant} 的会话 {name}；`turnfold sessions` 会列出已有的会话"
@@ -488,9 +498,7 @@ _USAGE: Final[Mapping[str, str]] = {
         "`turnfold checkpoints SESSION --drop ID` 弃用其中一个"
     ),
     "No such command {name}. Did you mean {near}?": "没有命令 {name}，是不是 {near}？",
-    "{name} belongs after the command: turnfold sessions {again} ...": (
-        "{name} 要写在命令之后：turnfold sessions {again} ..."
-    ),
+    "{name} belongs after the command: {example} ...": "{name} 要写在命令之后：{example} ...",
     "No such option: {name}": "{name} 不是这个命令的选项",
     "No such option: {name} (Possible options: {near})": "{name} 不是这个命令的选项，相近的有：{near}",
     "Got unexpected extra argument(s) ({given})": "多出的参数：{given}",
@@ -583,6 +591,8 @@ _CHAT: Final[Mapping[str, str]] = {
         "没有设置模型，这里显示的是匹配的旧消息；要得到回答，请用 --model 名称"
     ),
     "(no matching earlier message; stored)": "（没有匹配的旧消息；已保存）",
+    "nothing earlier matches": "没有匹配的旧内容",
+    "no command {word} in a chat; outside of it: {outside}": "聊天里没有命令 {word}；请在聊天之外运行：{outside}",
     "no command {word}: /help lists them; // begins a message with a slash": (
         "没有命令 {word}：/help 列出所有命令；// 用来发送以斜杠开头的消息"
     ),
@@ -617,6 +627,11 @@ _OTHER: Final[Mapping[str, str]] = {
     "expires {day}": "有效期至 {day}",
     "used never": "从未使用",
     "used {day}": "上次使用 {day}",
+    "set the base URL of your program to {base}/s/SESSION/v1; Claude Code: ANTHROPIC_BASE_URL={address}. `turnfold ui` "
+    "with the same --store shows each call. Ctrl-C ends the proxy.": (
+        "把程序的 base URL 设为 {base}/s/SESSION/v1；Claude Code：ANTHROPIC_BASE_URL={address}。"
+        "用 `turnfold ui` 加同样的 --store 可以逐次查看调用。按 Ctrl-C 结束代理。"
+    ),
     "The link works once; the next one is printed when it was used. Ctrl-C ends the inspector.": (
         "此链接只能用一次；用过后会显示下一个。按 Ctrl-C 结束检查器。"
     ),

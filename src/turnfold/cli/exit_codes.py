@@ -42,7 +42,6 @@ _COMMANDS = {
     "session.history() lists": "`turnfold show SESSION` lists",
     "session.rules() lists": "`turnfold rules` lists",
     "conversations() lists": "`turnfold sessions` lists",
-    "leave out trial=True": "leave out --dry-run",
 }
 """Library calls that errors name as a remedy -> the commands that do the same."""
 _PSEUDONYM = re.compile(r"\bconversation [0-9a-f]{16}\b")

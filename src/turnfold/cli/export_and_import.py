@@ -27,6 +27,7 @@ from turnfold.cli.store_and_session_lookup import (
     default_store,
     file_of,
     find_session,
+    looks_like_file,
     open_at,
 )
 from turnfold.cli.tables_and_progress_bars import (
@@ -121,7 +122,7 @@ def export_sessions(
         found = (
             [info.conversation for info in drive(all_conversations(opened.store, opened.scope))]
             if every
-            else list(dict.fromkeys(find_session(opened, name) for name in names))
+            else _named(opened, names)
         )
         if format_name == "turnfold":
             return _export_exactly(opened, found, output, reporter)
@@ -136,6 +137,21 @@ def export_sessions(
         entries=entries,
         changes=changes,
     )
+
+
+def _named(opened: Opened, names: Sequence[str]) -> list[str]:
+    """Return the ids of these sessions, each once; the error about a name of a file says how to name the output."""
+    found: list[str] = []
+    for name in names:
+        try:
+            found.append(find_session(opened, name))
+        except NotFound:
+            if not looks_like_file(name):
+                raise
+            raise InvalidOption(
+                f"{name!r} is no session: to write the export to that file, put --output before its name"
+            ) from None
+    return list(dict.fromkeys(found))
 
 
 class _Target(NamedTuple):

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from turnfold.cli.chinese_labels import translated
 from turnfold.cli.typer_commands.options import (
     AllowedHosts,
     AuditLogOption,
@@ -117,8 +118,20 @@ def proxy(
                 limits=limits,
                 read_seconds=timeout,
                 drain=drain,
-            )
+            ),
+            on_listening=_show_base_url,
         )
+
+
+def _show_base_url(address: str) -> None:
+    """Print, in the reader's language, how a program uses the proxy; on stderr, after the line of the log."""
+    typer.echo(
+        translated(
+            f"set the base URL of your program to {address}/s/SESSION/v1; Claude Code: ANTHROPIC_BASE_URL={address}. "
+            "`turnfold ui` with the same --store shows each call. Ctrl-C ends the proxy."
+        ),
+        err=True,
+    )
 
 
 def _begin_logs(audit_log: Path | None) -> None:

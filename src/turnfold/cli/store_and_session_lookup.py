@@ -62,6 +62,7 @@ __all__ = (
     "find_session",
     "find_sessions",
     "log_pages",
+    "looks_like_file",
     "open_at",
     "open_session",
     "require_store",
@@ -69,6 +70,9 @@ __all__ = (
     "sessions_in",
     "time_zone",
 )
+
+_FILES = frozenset(".csv .db .gz .json .jsonl .md .sqlite .sqlite3 .txt .zip".split())
+"""Endings of the names of files that users give in the place of a session."""
 
 
 def default_store(environment: Mapping[str, str] | None = None, *, make_folder: bool = True) -> str:
@@ -331,10 +335,20 @@ def find_session(opened: Opened, name: str) -> str:
         raise InvalidOption(
             f"{name!r} matches several sessions: {shown}; give a longer prefix or the whole id"
         )
+    if looks_like_file(name):
+        raise NotFound(
+            f"no session {name!r} in {opened.address}; it looks like a file: `--store {name}` opens a store, "
+            f"`turnfold import {name}` reads conversations of other programs"
+        )
     raise NotFound(
         f"no session {name!r} of tenant {opened.scope.tenant!r} in {opened.address}; `turnfold sessions` lists all "
         "sessions"
     )
+
+
+def looks_like_file(name: str) -> bool:
+    """Return True if the name of a session that was not found is rather that of a file, existing or not."""
+    return Path(name).suffix.lower() in _FILES
 
 
 def _numbered(numbers: Mapping[str, int]) -> str:

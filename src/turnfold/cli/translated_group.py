@@ -56,6 +56,13 @@ _HEADINGS: Final[Mapping[str, str]] = {
     "RICH_HELP": "查看帮助：[blue]{command_path} {help_option}[/]",
 }
 _USAGE_WORDS: Final[Mapping[str, str]] = {"OPTIONS": "选项", "COMMAND": "命令", "ARGS": "参数"}
+_VALUES: Final[Mapping[str, tuple[str, str]]] = {
+    "float": ("N", "N"),
+    "int": ("N", "N"),
+    "path": ("PATH", "PATH"),
+    "str": ("TEXT", "文字"),
+}
+"""Type of an option's value -> its name in the help, English and Chinese."""
 _OTHER_NAMES: Final[Mapping[str, str]] = {
     "--db": "--store",
     "--database": "--store",
@@ -66,8 +73,8 @@ _OTHER_NAMES: Final[Mapping[str, str]] = {
     "--tokens": "--budget",
 }
 """Option name that readers try -> the real option with that meaning, suggested if the command has it."""
-_AFTER_COMMAND: Final = ("--store", "--tenant", "--model", "--budget", "--json")
-"""Options that several commands have, and that readers write before the command."""
+_USUAL: Final = "sessions"
+"""Command of the examples in errors, if it has the option that the error is about."""
 _USAGE_ERRORS: Final[Mapping[str, str]] = {
     "BadParameter": "参数的值不对",
     "MissingParameter": "缺少参数",
@@ -156,8 +163,33 @@ def _name_values(command: Any) -> None:  # noqa: ANN401 (the package does not ex
     for each in command.params:
         if getattr(each, "is_flag", False):
             each.metavar = ""
-        elif each.param_type_name == "argument" and each.metavar is None:
-            each.metavar = each.name.upper()
+        elif each.param_type_name == "argument":
+            each.metavar = each.metavar or each.name.upper()
+            each.display_type_rich = _no_text  # the type beside the name, such as <str>
+        else:
+            _name_value(each)
+
+
+def _name_value(option: Any) -> None:  # noqa: ANN401 (the package does not export its types)
+    """Name the value of an option in the help with a word, in the place of Python's type such as `<list[int]>`."""
+    display_type = getattr(option, "display_type", None)  # older releases of typer have none
+    shown: str = "" if option.metavar or display_type is None else display_type(None) or ""
+    words = re.sub(r"<(?:list\[)?(.*?)\]?( range)?>", r"\1", shown)
+    kind = _VALUES.get(words)
+    if kind is not None:
+        option.metavar = kind[is_chinese()]
+    elif words:
+        option.metavar = words  # a choice: en|zh
+    least, most = getattr(option, "min", None), getattr(option, "max", None)
+    if kind is not None and least is not None and most is None:
+        option.metavar += f">={least:g}"
+        vars(option)["_get_number_range_help_str"] = _no_text  # `[x>=1]`
+
+
+def _no_text(*, ctx: object = None) -> str:
+    """Stand in the place of a method of an option or argument that returns a piece of the help."""
+    del ctx
+    return ""
 
 
 def _take_key_file(command: Any, options: Any) -> None:  # noqa: ANN401 (as above)
@@ -279,13 +311,25 @@ def _suggest_option(error: Exception) -> None:
     refused = cast("Any", error)
     name = getattr(refused, "option_name", "")
     known = _OTHER_NAMES.get(name)
-    if name in _AFTER_COMMAND and refused.ctx is not None and refused.ctx.parent is None:
-        refused.message = f"{name} belongs after the command: turnfold sessions {name} ..."
+    if refused.ctx is not None and (example := _command_with(refused.ctx.command, known or name)):
+        refused.message = f"{name} belongs after the command: {refused.ctx.command_path} {example} {known or name} ..."
+        refused.possibilities = []
         return
     if known is None or refused.possibilities or refused.ctx is None:
         return
     if any(known in each.opts for each in refused.ctx.command.params):
         refused.possibilities = [known]
+
+
+def _command_with(group: Any, option: str) -> str:  # noqa: ANN401 (the package does not export its types)
+    """Return the name of a command of this group that has the option; the empty string if none has it."""
+    commands: Mapping[str, Any] = getattr(group, "commands", {})
+    having = [
+        name
+        for name, command in commands.items()
+        if any(option in each.opts for each in command.params)
+    ]
+    return _USUAL if _USUAL in having else next(iter(having), "")
 
 
 def _add_value_or_remedy(error: Exception) -> None:

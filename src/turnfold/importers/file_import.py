@@ -18,7 +18,9 @@ import zlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
+from io import BufferedReader
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
 from turnfold.errors import Conflict, InvalidExport, InvalidOption
@@ -38,8 +40,11 @@ from turnfold.stores import (
     Progress,
     Scope,
     Store,
+    all_conversations,
     check_name,
+    digest,
     import_from,
+    open_store,
     redaction_of,
     was_erased,
 )
@@ -203,7 +208,7 @@ class Imported:
     ignored: dict[str, int] = field(default_factory=dict[str, int])
     """Kind of item that is not part of a conversation -> how often it occurs in the file."""
     written: bool = True
-    """False after a trial run (`dry_run`), which writes nothing."""
+    """False after a trial run (`trial`), which writes nothing."""
 
 
 async def import_file(
@@ -249,15 +254,12 @@ async def import_file(
 async def _import_own(
     store: Store, scope: Scope, path: Path, *, trial: bool, progress: _ProgressCallback | None
 ) -> Imported:
-    if trial:
-        raise InvalidOption(
-            "an export of turnfold is checked as a whole before anything is written, so it has no dry run: "
-            "leave out trial=True"
-        )
     with path.open("rb") as plain:
         packed = plain.read(2) == b"\x1f\x8b"
     with gzip.open(path) if packed else path.open("rb") as opened:
         file = unpacked(opened, path) if packed else opened
+        if trial:
+            return await _try_own(store, scope, file, progress)
         done = await import_from(store, scope, file, skip_erased=True, progress=progress)
     return Imported(
         format=TURNFOLD,
@@ -265,6 +267,45 @@ async def _import_own(
         already=done.already,
         entries=done.entries,
         erased=done.left_out,
+    )
+
+
+async def _try_own(
+    store: Store,
+    scope: Scope,
+    file: BufferedReader | gzip.GzipFile,
+    progress: _ProgressCallback | None,
+) -> Imported:
+    """Restore an export into a temporary store, and compare each conversation with the one in the real store."""
+    erased: list[str] = []
+    new = already = entries = 0
+    with TemporaryDirectory(prefix="turnfold-") as folder:
+        copy = open_store(f"sqlite:///{Path(folder) / 'trial.db'}", blocking=store.blocking)
+        try:
+            await import_from(copy, scope, file, progress=progress)
+            for info in await all_conversations(copy, scope):
+                name = info.conversation
+                if await was_erased(store, scope, name):
+                    erased.append(name)
+                elif not (await store.head(scope, name)).generation:
+                    new += 1
+                    entries += info.head.seq
+                elif await digest(store, scope, name) == await digest(copy, scope, name):
+                    already += 1
+                else:
+                    raise Conflict(
+                        f"conversation {name!r} is already in the store and differs from the one in the export; "
+                        "nothing would be imported. Import into another store, or export the other conversations alone"
+                    )
+        finally:
+            await copy.close()
+    return Imported(
+        format=TURNFOLD,
+        new=new,
+        already=already,
+        entries=entries,
+        erased=tuple(erased),
+        written=False,
     )
 
 
