@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -141,6 +143,17 @@ def test_a_known_model_is_named_in_the_command_to_copy() -> None:
     body: dict[str, object] = {"messages": [{"role": "user", "content": "Hello 你好"}]}
     assert '"model": "gpt-4o"' in as_curl("openai", body, "gpt-4o")
     assert '"model": "MODEL"' in as_curl("openai", body)
+
+
+def test_a_command_to_copy_is_readable_and_hides_nothing() -> None:
+    """Chinese and emoji as they are; characters that a reader cannot see are escaped, and the JSON stays the same."""
+    said = "你好 😀 \u202eabc\u200b\u2028 \U000e0041 'quoted'"
+    body: dict[str, object] = {"messages": [{"role": "user", "content": said}]}
+    command = as_curl("openai", body)
+    assert "你好 😀 \\u202eabc\\u200b\\u2028 \\udb40\\udc41" in command
+    content = shlex.split(command.replace("\\\n", ""))[-1]
+    assert content.isprintable()
+    assert json.loads(content)["messages"] == body["messages"]
 
 
 @pytest.mark.parametrize(("language", "more"), [("en", "… and 68 more"), ("zh", "……还有 68 条")])

@@ -31,7 +31,9 @@ from turnfold.service.inspector.html import address, to_html
 from turnfold.service.inspector.labels import PageLabels
 from turnfold.service.inspector.page import as_command
 from turnfold.service.inspector.routes import ASSETS, HEADERS
+from turnfold.service.inspector.screens.health import _MEANINGS
 from turnfold.stores import Scope
+from turnfold.telemetry import METRICS
 from turnfold.tokens import load_prices, shipped_prices
 from turnfold.wire import anthropic, openai_chat
 
@@ -592,8 +594,34 @@ def test_health_tells_the_backend_and_the_figures(client: httpx2.Client, session
     assert "sqlite" in found.text
     answered = rows(found.all("table")[-1])
     assert ["inspector_health", "200"] in [
-        row[:2] for row in [*answered, *rows(page(client, "/ui/health"))]
+        row[1:3] for row in [*answered, *rows(page(client, "/ui/health"))]
     ]
+    assert ["reads and writes done", "jobs"] in [row[:2] for row in rows(found.all("table")[0])]
+
+
+def test_every_figure_of_the_health_page_says_what_it_counts() -> None:
+    counted = {each.name for each in METRICS if each.kind == "count"}
+    assert counted <= {*_MEANINGS}
+
+
+def test_a_rule_shows_what_it_may_replace_and_the_command_that_drops_it(tmp_path: Path) -> None:
+    store = store_at(tmp_path)
+    with Memory(store, scope="acme") as memory:
+        told = memory.session("shop")
+        told.user("I want two bottles of water.")
+        told.user("Actually, make it three.")
+        first, second = told.rules()
+    assert second.may_replace == (first.id,)
+    with (
+        inspected(ServiceOptions(store=store, tenant="acme")) as service,
+        service.client() as client,
+    ):
+        found = page(client, address("sessions", "shop", "rules"))
+    [table] = found.all("table")
+    before, after = (row[-1] for row in rows(table))
+    assert "may replace #1" in after
+    assert "may replace" not in before
+    assert f"turnfold rules shop --drop {second.id} --tenant acme" in after
 
 
 def test_every_screen_speaks_both_languages(client: httpx2.Client, session: Session) -> None:

@@ -280,7 +280,7 @@ _SENTENCES: Final = (
     ),
     (
         "checkpoint {id}: up to entry {upto:,}, fidelity {fidelity:.0%} of what this fold read, trust {trust}",
-        "检查点 {id}：到第 {upto:,} 条记录，对本次折叠所读内容的保真度 {fidelity:.0%}，最不可信的内容来自：{trust}",
+        "检查点 {id}：到第 {upto:,} 条记录，对本次折叠所读内容的保真度 {fidelity:.0%}，来源：{trust}",
     ),
     (
         "fidelity {fidelity:.0%} of all entries it covers; recall finds the rest",
@@ -299,8 +299,8 @@ _SENTENCES: Final = (
         "计数方式 {counter}：文本编码 + 消息外框 + 图像",
     ),
     (
-        "trust: the least trusted author of what was folded",
-        "来自：被折叠内容的作者中最不可信的一位",
+        "trust: a summary counts as said by the least trusted role in it (system, assistant, user, tool)",
+        "来源：摘要按其中最不可信的作者算；从可信到不可信是系统、助手、用户、工具",
     ),
     (
         (

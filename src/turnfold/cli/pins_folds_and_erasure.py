@@ -355,7 +355,8 @@ def _print_checkpoint(console: Console, checkpoint: Checkpoint, total: float | N
 
 def _print_legend(console: Console) -> None:
     console.print(Text(FIDELITY_MEANING["zh" if is_chinese() else "en"], "dim", overflow="fold"))
-    console.print(Text(label("trust: the least trusted author of what was folded"), "dim"))
+    trust = "trust: a summary counts as said by the least trusted role in it (system, assistant, user, tool)"
+    console.print(Text(label(trust), "dim", overflow="fold"))
 
 
 def show_fold(made: MadeFold, *, json: bool) -> None:

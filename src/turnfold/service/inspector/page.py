@@ -60,14 +60,20 @@ def as_curl(
     """Return the call as a curl command, with MODEL if the model is not known; empty if it is too long."""
     if _longest(body) > _LONGEST:
         return ""
-    content = json.dumps(
-        {"model": model or "MODEL", **_DEFAULTS[provider], **body}, ensure_ascii=True
-    )
+    given = {"model": model or "MODEL", **_DEFAULTS[provider], **body}
+    content = _without_invisible(json.dumps(given, ensure_ascii=False))
     if len(content) > _LONGEST_COMMAND:
         return ""
     headers = [*_HEADERS[provider], '"content-type: application/json"']
     lines = [f'curl -sS "{_URLS[provider]}"', *(f"-H {each}" for each in headers)]
     return " \\\n  ".join([*lines, f"-d {shlex.quote(content)}"])
+
+
+def _without_invisible(text: str) -> str:
+    """Return JSON with its invisible characters escaped: a reader sees all of a command before running it."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
 
 
 def as_pytest(explained: Explanation, session: str, tenant: str) -> str:

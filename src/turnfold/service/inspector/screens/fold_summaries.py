@@ -106,7 +106,10 @@ async def _article(
                     if total is not None
                     else []
                 ),
-                (words("least trusted source"), words.known(checkpoint.trust)),
+                (
+                    words("source: of all it covers, the least trusted"),
+                    words.known(checkpoint.trust),
+                ),
                 (words("created"), moment(checkpoint.created)),
                 (words("id"), tag("code", checkpoint.id)),
             ]

@@ -24,6 +24,7 @@ from turnfold.service.inspector.html import (
     tag,
 )
 from turnfold.service.inspector.labels import PageLabels
+from turnfold.service.inspector.page import as_command, to_copy
 from turnfold.service.inspector.screen_types import (
     NoQuery,
     OpenedConversation,
@@ -48,7 +49,9 @@ async def rules(request: ScreenRequest[NoQuery]) -> RenderedScreen:
     found = await view.session.rules(ended=True)
     ordered = sorted(found, key=lambda rule: rule.state != "active")
     heads = ("entry", "kind", "state", "text")
-    rows = [_row(rule, name, words) for rule in ordered]
+    by_id = {rule.id: rule for rule in found}
+    tenant = request.caller.tenant
+    rows = [_row(rule, by_id, name, tenant, words) for rule in ordered]
     return RenderedScreen(
         title=f"{words('rules')} · {name}",
         session=name,
@@ -64,15 +67,42 @@ async def rules(request: ScreenRequest[NoQuery]) -> RenderedScreen:
     )
 
 
-def _row(rule: StandingRule, name: str, words: PageLabels) -> list[Node]:
-    said = tag("a", f"#{rule.seq}", href=_entry(name, rule.seq), class_="row") if rule.seq else "-"
+def _row(
+    rule: StandingRule,
+    by_id: Mapping[str, StandingRule],
+    name: str,
+    tenant: str,
+    words: PageLabels,
+) -> list[Node]:
     state: list[Node] = [tag("span", words(rule.state), class_=f"chip rule-{rule.state}")]
     if rule.ended:
         state += [
             f" {words('by entry')} ",
             tag("a", f"#{rule.ended}", href=_entry(name, rule.ended)),
         ]
-    return [said, words(rule.kind), tag("span", *state), tag("span", rule.full_text, dir="auto")]
+    text: list[Node] = [tag("span", rule.full_text, dir="auto")]
+    if others := [by_id[each] for each in rule.may_replace if each in by_id]:
+        links = [_said(each, name) for each in others]
+        parted = [node for link in links for node in (", ", link)][1:]
+        text.append(tag("p", words("may replace"), " ", *parted, class_="note"))
+    if rule.state == "active":
+        text.append(_drop(rule, name, tenant, words))
+    return [_said(rule, name), words(rule.kind), tag("span", *state), tag("div", *text)]
+
+
+def _said(rule: StandingRule, name: str) -> Node:
+    """Return a link to the entry that states a rule; the rule's id if it was added by hand."""
+    if not rule.seq:
+        return tag("code", rule.id)
+    return tag("a", f"#{rule.seq}", href=_entry(name, rule.seq), class_="row")
+
+
+def _drop(rule: StandingRule, name: str, tenant: str, words: PageLabels) -> Element:
+    """Return a block with the command that drops a rule, to be copied."""
+    command = as_command("rules", name, "--drop", rule.id, "--tenant", tenant)
+    note = words("Pages are read-only. Run this where the store is; name it with --store.")
+    missing = words("the name has invisible characters: type it by hand")
+    return to_copy(words("drop this rule"), command, words, note=note, missing=missing)
 
 
 def _entry(name: str, seq: int) -> str:
