@@ -540,6 +540,20 @@ def test_a_chat_is_in_one_language(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("language", "told"), [("zh", "[已删除：客户要求]"), ("en", "[erased: 客户要求]")]
+)
+def test_an_erased_message_is_told_in_the_readers_language(
+    tmp_path: Path, language: str, told: str
+) -> None:
+    store = f"sqlite:///{tmp_path / 'a.db'}"
+    with Memory(store) as memory:
+        memory.session("s").user("secret")
+        memory.session("s").erase(1, reason="客户要求")
+    assert told in run("show", "s", "--store", store, language=language)
+    assert told in run("show", "s", "--full", "--store", store, language=language)
+
+
+@pytest.mark.parametrize(
     ("language", "told"),
     [("zh", "把程序的 base URL 设为"), ("en", "set the base URL of your program to")],
 )

@@ -30,6 +30,7 @@ from turnfold.cli.chinese_labels import (
     is_chinese,
     known_label,
     label,
+    message_text,
     translated,
     with_singulars,
 )
@@ -554,7 +555,7 @@ class ChatCommands:
         self._console.print(Text(translated(text), style="dim"))
 
     def _quote(self, seq: int, message: Message) -> None:
-        text = f"#{seq} {known_label(message.role)}{colon()}{printable(message.text)}"
+        text = f"#{seq} {known_label(message.role)}{colon()}{printable(message_text(message))}"
         self._console.print(Text(text, style="dim"))
 
     def _help(self, _: str) -> None:

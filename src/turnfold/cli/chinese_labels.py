@@ -13,7 +13,8 @@ from functools import cache
 from typing import Final
 
 from turnfold.cli.chinese_messages import FAULTS, MESSAGES, PROBLEMS
-from turnfold.inspect import translate_reason
+from turnfold.inspect import shown_text, translate_reason
+from turnfold.records import Message
 from turnfold.text import language_of
 
 __all__ = (
@@ -25,6 +26,7 @@ __all__ = (
     "is_chinese",
     "known_label",
     "label",
+    "message_text",
     "problem_label",
     "reason_label",
     "semicolon",
@@ -502,6 +504,11 @@ def semicolon() -> str:
 def in_brackets(*words: str) -> str:
     """Return words in brackets behind another word: of full width in Chinese."""
     return f"（{'，'.join(words)}）" if is_chinese() else f" ({', '.join(words)})"
+
+
+def message_text(message: Message) -> str:
+    """Return the text of a message as a command shows it: that of an erased one says so in the reader's language."""
+    return shown_text(message, language=language_of(os.environ))
 
 
 def is_chinese() -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from turnfold.cli.chinese_labels import colon, counted, label
+from turnfold.cli.chinese_labels import colon, counted, is_chinese, label, message_text
 from turnfold.cli.context import curve_legend, sparkline
 from turnfold.cli.store_and_session_lookup import (
     Opened,
@@ -239,7 +239,11 @@ def _draw_log(
             str(entry.turn),
             Text(label(entry.message.role), _STYLES.get(entry.message.role, "")),
             f"{entry.tokens:,}",
-            excerpt(entry.message, characters=_UNCUT if is_uncut(console) else 400),
+            excerpt(
+                entry.message,
+                characters=_UNCUT if is_uncut(console) else 400,
+                language="zh" if is_chinese() else "en",
+            ),
         )
         for entry in entries
     ]
@@ -259,5 +263,5 @@ def _whole_entry(entry: Entry) -> Text:
     message = entry.message
     head = f"#{entry.seq} {label(message.role)} ({counted(entry.tokens, 'tokens')}, {moment(entry.created)})"
     calls = map(call_text, message.calls)
-    text = without_controls("\n".join(filter(None, [message.text, *calls])), keep="\n\t")
+    text = without_controls("\n".join(filter(None, [message_text(message), *calls])), keep="\n\t")
     return Text.assemble((f"{head}\n", _STYLES.get(message.role, "")), text, "\n")

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         recent_calls,
         sent_items,
         session_title,
+        shown_text,
         with_tail_parts,
     )
 
@@ -98,6 +99,7 @@ __all__ = (
     "recent_calls",
     "sent_items",
     "session_title",
+    "shown_text",
     "simulate",
     "translate_reason",
     "with_tail_parts",
@@ -113,7 +115,7 @@ _HOMES = {
     "Simulation SimulationPlan plan_for simulate",
     "turnfold.inspect.views": "CacheState CallPoint CallView ContextView LeftOut LeftOutRule SentItem call_numbers "
     "call_point call_text call_view context_view excerpt FIDELITY_MEANING fidelity_of_all left_out recent_calls "
-    "sent_items session_title with_tail_parts",
+    "sent_items session_title shown_text with_tail_parts",
 }
 
 __getattr__, __dir__ = late_names(__name__, _HOMES)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from turnfold.errors import InvalidOption
 from turnfold.fold import check_fidelity, passages_of
@@ -24,7 +24,7 @@ from turnfold.memory import (
     call_key,
     omitted_rules,
 )
-from turnfold.records import Checkpoint, Entry, Message, ToolCall, message_digest
+from turnfold.records import Checkpoint, Entry, Message, ToolCall, is_erased, message_digest
 from turnfold.rules import StandingRule
 from turnfold.text import clean_text, single_line
 from turnfold.window import Context, Outcome, Section
@@ -49,6 +49,7 @@ __all__ = (
     "recent_calls",
     "sent_items",
     "session_title",
+    "shown_text",
     "with_tail_parts",
 )
 
@@ -182,9 +183,19 @@ def call_text(call: ToolCall) -> str:
     return f"{call.name}({arguments})"
 
 
-def excerpt(message: Message, *, characters: int = 160) -> str:
+def shown_text(message: Message, *, language: Literal["en", "zh"] = "en") -> str:
+    """Return the text of a message for people to read: that of an erased one says so in their language."""
+    if language != "zh" or not is_erased(message):
+        return message.text
+    reason = message.metadata["erased"]
+    return f"[已删除：{reason}]" if reason else "[已删除]"
+
+
+def excerpt(
+    message: Message, *, characters: int = 160, language: Literal["en", "zh"] = "en"
+) -> str:
     """Return the beginning of a message's text, or of its tool calls, on one line."""
-    text = " ".join(message.text[: characters * 4].split())
+    text = " ".join(shown_text(message, language=language)[: characters * 4].split())
     if not text:
         text = "; ".join(map(call_text, message.calls))
         text = " ".join(text[: characters * 4].split())

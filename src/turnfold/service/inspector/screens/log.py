@@ -119,7 +119,9 @@ def _entry(entry: Entry, words: PageLabels) -> Element:
                 tag("span", words("turn {turn}", turn=entry.turn), class_="quiet"),
                 tag("strong", words.known(message.role)),
                 tag("span", f"{entry.tokens:,}", class_="number"),
-                tag("span", excerpt(message), class_="excerpt", dir="auto"),
+                tag(
+                    "span", excerpt(message, language=words.language), class_="excerpt", dir="auto"
+                ),
                 moment(entry.created),
                 class_="row",
             ),
