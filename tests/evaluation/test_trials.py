@@ -11,6 +11,7 @@ from turnfold import Budget, Memory, Message, assistant, system, user
 from turnfold.errors import InvalidOption, NotFound
 from turnfold.evaluation import (
     EvalConversation,
+    EvalRule,
     RecencyPeer,
     TurnfoldPeer,
     evaluate,
@@ -143,6 +144,26 @@ SHORT = EvalConversation(
         assistant("42."),
     ),
 )
+
+
+def test_stale_rules_are_measured_only_with_given_rules() -> None:
+    """Against rules that turnfold finds itself, a change that it misses would count as right."""
+    said = [user("Always answer in French."), assistant("D'accord.")]
+    said += [user("From now on answer in German, not in French."), assistant("Gut.")]
+    for number in range(30):
+        said += [user(f"Tell me about town {number}, please."), assistant("A town. " * 30)]
+    mine = EvalConversation(name="mine", messages=tuple(said))
+    rules = (
+        EvalRule(text="Always answer in French.", seq=1, until=3),
+        EvalRule(text="From now on answer in German, not in French.", seq=3),
+    )
+    found, told = (
+        evaluate([each], budgets=[1_000], peers={}, model="")
+        for each in (mine, replace(mine, rules=rules))
+    )
+    assert (found.rules_from, found.rows[0].stale_rules) == ("session.rules()", None)
+    assert found.rows[0].rules_kept == 1.0
+    assert (told.rules_from, told.rows[0].stale_rules) == ("given", 0.0)
 
 
 def test_without_questions_and_folds_there_is_nothing_to_say_of_them() -> None:

@@ -427,10 +427,16 @@ _SENTENCES: Final = (
     ("atoms from fold to fold", "要素（逐次折叠）"),
     ("{method} at {budget:,} refused: {reason}", "{method}（预算 {budget:,}）拒绝：{reason}"),
     ("rules: given in the data set", "规则：数据集给出的"),
-    ("rules: found by session.rules()", "规则：session.rules() 找到的"),
     (
-        "rules: given in the data set, else found by session.rules()",
-        "规则：数据集给出的，否则为 session.rules() 找到的",
+        (
+            "rules: found by turnfold's own session.rules(), so compare them only with your own runs; stale is not "
+            "measured, because no rules are given"
+        ),
+        "规则：turnfold 自己的 session.rules() 找到的，只供与自己的其他结果比较；没有给出标准规则，所以不评测“过时”",
+    ),
+    (
+        "rules: given in the data set, else found by turnfold's own session.rules(); stale: only of given rules",
+        "规则：数据集给出的，否则是 turnfold 自己的 session.rules() 找到的；“过时”只评测给出的规则",
     ),
     ("no questions, so evidence is not measured", "没有问题，因此未评测依据"),
     (

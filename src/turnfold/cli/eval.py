@@ -60,6 +60,17 @@ _KEYS = 2
 """Number of first columns that identify a row: method and budget."""
 
 
+_RULES_FROM = {
+    "given": "rules: given in the data set",
+    "session.rules()": (
+        "rules: found by turnfold's own session.rules(), so compare them only with your own runs; stale is not "
+        "measured, because no rules are given"
+    ),
+    "both": "rules: given in the data set, else found by turnfold's own session.rules(); stale: only of given rules",
+}
+"""Where the rules of an evaluation come from -> what to say about the figures of rules."""
+
+
 def conversations_of(
     source: str,
     store: str | None,
@@ -177,7 +188,10 @@ def _draw(found: Evaluation, console: Console) -> Iterator[RenderableType]:
             yield Text(printable(text), "red", overflow="fold")
     for each in found.skipped:
         yield Text(f"{label('left out')}{colon()}{printable(each)}", "yellow", overflow="fold")
-    yield Text(_notes(found), "dim", overflow="fold")
+    measured = "dim" if found.rules_from == "given" else "yellow"
+    yield Text(label(_RULES_FROM[found.rules_from]), measured, overflow="fold")
+    if notes := _notes(found):
+        yield Text(notes, "dim", overflow="fold")
     about = label(
         "stale: replaced rules that calls still send without what replaced them, lower is better; "
         "atoms: names, numbers and dates of folded entries that calls still send; evidence: of the messages that a "
@@ -241,20 +255,12 @@ def _bars(pairs: Sequence[tuple[int, int]], *, plain: bool) -> str:
 
 
 def _notes(found: Evaluation) -> str:
-    text = label(
-        {
-            "given": "rules: given in the data set",
-            "session.rules()": "rules: found by session.rules()",
-            "both": "rules: given in the data set, else found by session.rules()",
-        }[found.rules_from]
-    )
+    notes: list[str] = []
     if not found.questions:
-        text += semicolon() + label("no questions, so evidence is not measured")
+        notes.append(label("no questions, so evidence is not measured"))
     if found.prices:
         priced = label(
             "per call: {currency}, list prices of {date} for {model}, prompt cache included"
         )
-        text += semicolon() + priced.format(
-            currency=found.currency, date=found.prices, model=found.model
-        )
-    return text
+        notes.append(priced.format(currency=found.currency, date=found.prices, model=found.model))
+    return semicolon().join(notes)

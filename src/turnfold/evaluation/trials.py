@@ -48,7 +48,6 @@ from turnfold.evaluation.peers import (
 )
 from turnfold.memory import Memory
 from turnfold.records import Message, assistant, user
-from turnfold.rules import StandingRule
 from turnfold.tokens import PriceTable, TokenCounter, cautious_counter, counter_for
 
 __all__ = (
@@ -303,7 +302,7 @@ class EvaluationRow:
     """Share of the rules in force that a call sends word for word, once the log no longer fits the budget."""
     stale_rules: float | None
     """Share of the replaced rules that a call sends word for word without the rule that replaced them; lower is
-    better."""
+    better. None without given rules: those that turnfold finds itself cannot show a change that it misses."""
     atoms_kept: float | None
     coverage: float | None
     """Mean share of a question's evidence that is in the context."""
@@ -343,7 +342,7 @@ class _RulesAt(NamedTuple):
 
     in_force: tuple[str, ...]
     replaced: tuple[tuple[str, tuple[str, ...]], ...]
-    """Rules that ended before this call, each with the texts that say so."""
+    """Rules that ended before this call, each with the texts that say so; empty if the rules are not given."""
 
 
 class _Reference:
@@ -371,21 +370,10 @@ class _Reference:
             for seq in self.positions:
                 session.add(messages[logged:seq])
                 logged = seq
-                rules = session.rules(ended=True)
-                found[seq] = _RulesAt(
-                    tuple(rule.text for rule in rules if rule.state == "active"),
-                    tuple(
-                        (rule.text, (messages[rule.ended - 1].text, *_said_at(rule.ended, rules)))
-                        for rule in rules
-                        if rule.state in ("superseded", "dropped") and rule.ended
-                    ),
-                )
+                # Which rules were replaced is not taken from the ledger: a change that it misses would be missed by
+                # the measure too, and the share of stale rules would be 0 for whatever is sent.
+                found[seq] = _RulesAt(tuple(rule.text for rule in session.rules()), ())
         return found
-
-
-def _said_at(seq: int, rules: Iterable[StandingRule]) -> Iterator[str]:
-    """Yield the texts of the rules that were stated in one message."""
-    yield from (rule.text for rule in rules if rule.seq == seq and rule.state != "dropped")
 
 
 def evaluate(
