@@ -32,7 +32,17 @@ from tools.docs_pages import (
 )
 from tools.docs_reference import FOLDERS, reference_page
 
-__all__ = ("SEARCH_WORKER", "config_for", "gather", "llms_text", "main", "navigation", "with_words")
+__all__ = (
+    "SCRIPT_WORDS",
+    "SEARCH_WORKER",
+    "config_for",
+    "gather",
+    "in_chinese",
+    "llms_text",
+    "main",
+    "navigation",
+    "with_words",
+)
 
 STAGE = ROOT / "build" / "docs"
 SITE = ROOT / "build" / "site"
@@ -48,6 +58,23 @@ TABLES_HEAD = {
 }
 SECTION_TITLES = {"start": {"en": "Get started", "zh": "开始使用"}}
 """Titles of the parts of the navigation that have no index page of their own."""
+BRIGHTNESS = {
+    "as the system": {"en": "Brightness: as the system", "zh": "明暗：跟随系统"},
+    "light": {"en": "Brightness: light", "zh": "明暗：亮色"},
+    "dark": {"en": "Brightness: dark", "zh": "明暗：暗色"},
+}
+"""Names of the choices of brightness."""
+SCRIPT_WORDS = {
+    '"Search"': '"搜索"',
+    '"Filters"': '"筛选"',
+    'children:"Tags"': 'children:"标签"',
+    '"Close search"': '"关闭搜索"',
+    '"Search results"': '"搜索结果"',
+    '"No results"': '"没有结果"',
+    '"Loading search\\u2026"': '"正在载入搜索……"',
+    '?"result":"results"': '?"个结果":"个结果"',
+}
+"""Words that Zensical's script shows in English whatever the language of the site -> Chinese."""
 SEARCHED_FOR = {"en": ("checkpoint", "budget", "预算"), "zh": ("检查点", "预算", "折叠")}
 """Words a search must be able to find: checked in the built index."""
 
@@ -68,6 +95,7 @@ def main() -> None:
         _zensical(config)
         _write_llms(language, base, texts)
         _finish_search(language)
+        _translate_script(language)
     _join_twins()
     sys.stdout.write(
         f"the documentation is in {SITE.relative_to(ROOT)}: open index.html and zh/index.html\n"
@@ -122,7 +150,8 @@ def config_for(base: dict[str, Any], language: str, texts: dict[str, str]) -> di
     return base | {
         "docs_dir": f"docs/{language}",
         "site_dir": "site" if language == "en" else f"site/{language}",
-        "theme": base["theme"] | {"language": language},
+        "theme": base["theme"]
+        | {"language": language, "palette": _palette(base["theme"]["palette"], language)},
         "extra": {
             "generator": False,
             "alternate": [
@@ -132,6 +161,20 @@ def config_for(base: dict[str, Any], language: str, texts: dict[str, str]) -> di
         },
         "nav": navigation(_with_generated(base["nav"]), texts, language),
     }
+
+
+def _palette(choices: list[dict[str, Any]], language: str) -> list[dict[str, Any]]:
+    """The choices of brightness, each toggle named in the language by what a click on it brings."""
+    names = [each["toggle"]["name"] for each in choices]
+    following = dict(zip(names, [*names[1:], names[0]], strict=True))
+    return [
+        each
+        | {
+            "toggle": each["toggle"]
+            | {"name": BRIGHTNESS[following[each["toggle"]["name"]]][language]}
+        }
+        for each in choices
+    ]
 
 
 def _write_pages(language: str, texts: dict[str, str]) -> None:
@@ -207,6 +250,22 @@ def _finish_search(language: str) -> None:
     text = "\n".join(f"{item['title']} {item['text']}" for item in index["items"])
     if missing := [word for word in SEARCHED_FOR[language] if word not in text]:
         sys.exit(f"the search index of {language} lacks {', '.join(missing)}")
+
+
+def in_chinese(script: str) -> str:
+    """The script of a Chinese site, with the words that a reader sees in Chinese."""
+    for english, chinese in SCRIPT_WORDS.items():
+        if english not in script:
+            sys.exit(f"the script of the site no longer has {english}: mend SCRIPT_WORDS")
+        script = script.replace(english, chinese)
+    return script
+
+
+def _translate_script(language: str) -> None:
+    if language != "zh":
+        return
+    [path] = (_place(language) / "assets/javascripts").glob("bundle.*.js")
+    path.write_text(in_chinese(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def _join_twins() -> None:

@@ -31,7 +31,14 @@ from tools.docs_pages import (
     title,
 )
 from tools.docs_reference import FOLDERS, OVERVIEW, exported, find, overview_page, reference_page
-from tools.docs_site import config_for, gather, llms_text, navigation
+from tools.docs_site import (
+    SCRIPT_WORDS,
+    config_for,
+    gather,
+    in_chinese,
+    llms_text,
+    navigation,
+)
 from turnfold import Memory
 
 ENGLISH_PAGES, CHINESE_PAGES = pages("en"), pages("zh")
@@ -177,11 +184,28 @@ def test_the_site_is_put_together(language: str) -> None:
     assert shown_pages == sorted(texts)
     assert {f"reference/{folder}.md" for folder in FOLDERS} < set(shown_pages)
     assert config["theme"]["language"] == language
+    brightness = {"en": "Brightness: ", "zh": "明暗："}[language]
+    palette = config["theme"]["palette"]
+    assert [each["media"] for each in palette] == [
+        "(prefers-color-scheme)",
+        "(prefers-color-scheme: light)",
+        "(prefers-color-scheme: dark)",
+    ]
+    assert all(each["toggle"]["name"].startswith(brightness) for each in palette)
     assert base["theme"].get("language") is None  # the shared settings are not changed on the way
     lines = llms_text(base, texts).splitlines()
     assert len([line for line in lines if line.startswith("- [")]) == len(texts)
     assert [line for line in lines if "(integrations/llama-index/)" in line]
     assert lines[2] == f"> {first_sentence(texts['index.md'])}"
+
+
+def test_the_script_of_the_chinese_site_speaks_chinese() -> None:
+    shown = 'a("aria-label":"Filters",b?"result":"results",children:"Tags")'
+    script = "".join(SCRIPT_WORDS).join((shown, ""))
+    assert [word for word in SCRIPT_WORDS if word in in_chinese(script)] == []
+    assert '"筛选",b?"个结果":"个结果"' in in_chinese(script)
+    with pytest.raises(SystemExit, match="no longer has"):
+        in_chinese(shown)  # of another release
 
 
 def test_a_page_that_the_navigation_names_and_nobody_wrote_is_seen() -> None:
