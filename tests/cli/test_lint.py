@@ -51,6 +51,7 @@ def test_an_orphan_is_found_and_mended(tmp_path: Path, *, lines: bool) -> None:
     assert done.exit_code == 1
     assert "result-called" in done.output
     assert "\n  repaired: " in done.output
+    assert f"\nthe repaired history is in {mended}; the faults are those of {path}\n" in done.output
     assert "\n  would be repaired with --mend FILE: " in RUN.invoke(app, ["lint", path]).output
     whole = json.loads(mended.read_text("utf-8"))
     assert lint(whole, "openai_chat") == ()

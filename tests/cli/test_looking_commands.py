@@ -402,9 +402,11 @@ def test_rules_without_room_are_named_where_one_looks(tmp_path: Path) -> None:
         assert len(left["named"]) == number
         assert (left["first"], left["last"]) == (0, -1)
         shown = invoke([command, "kefu", "--store", store], width=2000).output
-        assert f"{number} rules · no room: " in shown
+        assert (
+            f"{number} rules · no room in their share of the budget, or not clear alone: " in shown
+        )
         chinese = invoke([command, "kefu", "--store", store], width=2000, TURNFOLD_LANG="zh").output
-        assert f"{number} 条规则 · 规则的份额已满：" in chinese
+        assert f"{number} 条规则 · 规则的份额已满，或单独看不明白：" in chinese
         for rule in left["named"]:
             mark = rule["seq"] or "手工添加"
             assert f"[{mark}] {rule['text'][:40]}" in chinese

@@ -315,6 +315,10 @@ def lint(
     else:
         for one in found:
             _show_linted(one, mended=mend is not None, stored=not is_file)
+        if mend is not None:
+            typer.echo(
+                translated(f"the repaired history is in {mend}; the faults are those of {source}")
+            )
     if any(one.faults for one in found):
         raise typer.Exit(1)
 

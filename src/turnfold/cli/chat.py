@@ -49,10 +49,11 @@ from turnfold.cli.store_and_session_lookup import (
     time_zone,
 )
 from turnfold.cli.tables_and_progress_bars import printable, without_controls
-from turnfold.errors import InvalidOption, StoreError, TurnfoldError
+from turnfold.errors import InvalidOption, NotFound, StoreError, TurnfoldError
 from turnfold.memory import Memory, Session
 from turnfold.models import ChatModel
 from turnfold.records import Message, user
+from turnfold.rules import StandingRule
 from turnfold.runtime import drive
 from turnfold.stores import is_blank, shown_address
 from turnfold.text import distinct_terms
@@ -479,6 +480,11 @@ def _conversation(memory: Memory, name: str | None) -> str:
     return find_session(Opened(memory.store, memory.scope, "this store"), name)
 
 
+def _number(rule: StandingRule) -> str:
+    """Return the number of the message that states a rule; the rule's id if it was added by hand."""
+    return f"#{rule.seq or rule.id}"
+
+
 class ChatCommands:
     """Slash commands of a chat, and the id of its current session."""
 
@@ -497,6 +503,7 @@ class ChatCommands:
             "/recall": ("WORDS", label("earlier messages that match"), self._recall),
             "/pin": ("TEXT", label("show a text in every call"), self._pin),
             "/rules": ("", label("your rules that still apply"), self._rules),
+            "/drop": ("N", label("drop a rule, by the number that /rules shows"), self._drop),
             "/fold": ("", label("fold older turns now"), self._fold),
             "/session": (
                 "ID",
@@ -538,6 +545,9 @@ class ChatCommands:
     def announce(self) -> None:
         """Print the id and the number of entries of the current session."""
         entries = self._session.status().entries
+        if not entries:
+            self._say(f"new session {self.conversation}; /help lists commands, Ctrl-D ends it")
+            return
         number = with_singulars(f"{entries:,} entries")
         self._say(f"session {self.conversation} ({number}); /help lists commands, Ctrl-D ends it")
 
@@ -595,10 +605,20 @@ class ChatCommands:
     def _rules(self, _: str) -> None:
         rules = self._session.rules()
         for rule in rules:
-            text = f"{label(rule.kind)}{colon()}{printable(rule.full_text)}"
+            text = f"{_number(rule)} {label(rule.kind)}{colon()}{printable(rule.full_text)}"
             self._console.print(Text(text, style="dim"))
         if not rules:
             self._say("no rules yet")
+
+    def _drop(self, text: str) -> None:
+        found = [
+            each for each in self._session.rules() if text.lstrip("#") in (each.id, str(each.seq))
+        ]
+        if not found:
+            raise NotFound(f"no active rule {text} in this session: /rules lists them")
+        for rule in found:
+            self._session.drop_rule(rule.id)
+            self._say(f"rule dropped: {printable(rule.full_text)}")
 
     def _fold(self, _: str) -> None:
         made = self._session.fold()

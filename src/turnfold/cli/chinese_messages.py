@@ -591,6 +591,11 @@ _CHAT: Final[Mapping[str, str]] = {
         "没有设置模型，这里显示的是匹配的旧消息；要得到回答，请用 --model 名称"
     ),
     "(no matching earlier message; stored)": "（没有匹配的旧消息；已保存）",
+    "the repaired history is in {file}; the faults are those of {source}": (
+        "修复后的历史在 {file}；以上问题是 {source} 的"
+    ),
+    "no active rule {name} in this session: /rules lists them": "本会话中没有生效的规则 {name}：/rules 列出它们",
+    "rule dropped: {text}": "已弃用规则：{text}",
     "nothing earlier matches": "没有匹配的旧内容",
     "no command {word} in a chat; outside of it: {outside}": "聊天里没有命令 {word}；请在聊天之外运行：{outside}",
     "no command {word}: /help lists them; // begins a message with a slash": (
@@ -599,6 +604,7 @@ _CHAT: Final[Mapping[str, str]] = {
     "no command {word}: did you mean {near}? /help lists them; // begins a message with a slash": (
         "没有命令 {word}：是不是 {near}？/help 列出所有命令；// 用来发送以斜杠开头的消息"
     ),
+    "new session {name}; /help lists commands, Ctrl-D ends it": "新会话 {name}；/help 列出命令，Ctrl-D 结束",
     "session {name} ({entries} entries); /help lists commands, Ctrl-D ends it": (
         "会话 {name}（{entries} 条记录）；/help 列出命令，Ctrl-D 结束"
     ),

@@ -220,7 +220,7 @@ def left_out_line(left: LeftOut) -> str:
         return f"{label(left.outcome)} {span}{colon()}{reason_label(left.reason)}"
     if not left.rules:
         return reason_label(left.reason)
-    line = f"{counted(left.rules, 'rules')} · {label('no room')}"
+    line = f"{counted(left.rules, 'rules')} · {label('no room in their share of the budget, or not clear alone')}"
     shown = [f"[{rule.seq or label('by hand')}] {_clipped(rule.text)}" for rule in left.named]
     more = ["…"] if left.rules > len(shown) else []
     stop = semicolon()
