@@ -274,6 +274,18 @@ def test_a_dry_run_leaves_no_new_store(tmp_path: Path) -> None:
     assert (tmp_path / "new.db").exists()
 
 
+def test_texts_of_a_system_message_are_paragraphs_in_markdown(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'a.db'}"
+    parts = [{"type": "text", "text": "Be exact."}, {"type": "text", "text": "Earlier parts."}]
+    split = [{"type": "text", "text": "It is "}, {"type": "text", "text": "blue."}]
+    with Memory(store) as memory:
+        memory.session("s").add({"role": "system", "content": parts})
+        memory.session("s").add({"role": "assistant", "content": split})
+    done = invoke(["export", "s", "--format", "markdown", "--store", store])
+    assert "\nBe exact.\n\nEarlier parts.\n" in done.stdout
+    assert "\nIt is blue.\n" in done.stdout
+
+
 @pytest.mark.parametrize("name", ["all.jsonl", "notes.md", "old.db"])
 def test_a_file_in_the_place_of_a_session_names_the_option(tmp_path: Path, name: str) -> None:
     """Of an export the output is meant, of other commands a store or a file of another program."""

@@ -39,7 +39,7 @@ from turnfold.cli.tables_and_progress_bars import (
 )
 from turnfold.errors import InvalidOption, NotFound, TurnfoldError
 from turnfold.importers import PROVIDERS, TURNFOLD, Imported, import_file
-from turnfold.records import Entry, Message
+from turnfold.records import Entry, Message, TextPart
 from turnfold.redaction import Redactor
 from turnfold.runtime import drive
 from turnfold.stores import (
@@ -235,11 +235,21 @@ def _markdown(name: str, log: list[Entry]) -> Iterator[str]:
     for entry in log:
         message = entry.message
         yield f"\n## {entry.seq} {message.role}\n\n"
-        if message.text:
-            yield f"{message.text}\n"
+        if text := _paragraphs(message):
+            yield f"{text}\n"
         for call in message.calls:
             fence = "`" * 3
             yield f"\n{fence}json\n{call.name}({call.arguments})\n{fence}\n"
+
+
+def _paragraphs(message: Message) -> str:
+    """Return the text of a message; texts that a framework joined into one system message are paragraphs.
+
+    The texts of an answer may go on in the middle of a sentence.
+    """
+    if message.role != "system":
+        return message.text
+    return "\n\n".join(part.text for part in message.parts if isinstance(part, TextPart))
 
 
 def show_exported(done: Exported, *, json: bool) -> None:
