@@ -817,3 +817,53 @@ def test_a_confirmation_is_found_at_the_edge_of_a_page(
                 session.user(text)
                 session.assistant(reply if text == said else "Hello!")
             assert rule in "\n".join(each.text for each in session.rules()), page
+
+
+BANS = [
+    f"Never {verb} the {thing} in the {room} without asking me first, whatever anybody else says."
+    for verb in ("paint", "move", "sell", "clean", "repair", "photograph", "rent", "lend", "cover")
+    for thing, room in (
+        ("lamp", "hall"),
+        ("sofa", "attic"),
+        ("carpet", "office"),
+        ("mirror", "garage"),
+        ("stove", "kitchen"),
+    )
+]
+
+
+def with_many_rules(memory: Memory) -> Session:
+    session = memory.session("one")
+    for text in BANS:
+        session.user(text)
+        session.assistant("ok")
+    chatter(session, 30)
+    session.user("Zanzibar?")  # nothing matches it, so that recall leaves room
+    return session
+
+
+def test_rules_without_room_in_their_share_are_shown_in_room_that_nothing_needs(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = with_many_rules(memory).context()
+    many = shown(context)
+    assert context.tokens <= SMALL.tokens
+    monkeypatch.setattr(RuleLedger, "with_more", lambda self, _room: self._text.text)
+    with Memory("sqlite://", model="gpt-4o", budget=SMALL) as other:
+        fewer = with_many_rules(other).context()
+    count = sum(text in many for text in BANS)
+    assert count > sum(text in shown(fewer) for text in BANS)
+    assert len(context.positions) == len(fewer.positions)  # the window is as long
+
+
+def test_the_rules_shown_stay_the_same_during_the_steps_of_a_turn(memory: Memory) -> None:
+    session = with_many_rules(memory)
+    first = session.context()
+    for number in range(4):
+        session.assistant(tool_calls=[ToolCall(id=f"c{number}", name="look")])
+        session.tool("nothing", tool_call_id=f"c{number}")
+        later = session.context()
+        assert shown(later) == shown(first)
+        assert [m.text for m in later.messages[: len(first.messages)]] == [
+            m.text for m in first.messages
+        ]

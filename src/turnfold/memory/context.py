@@ -312,7 +312,7 @@ class ContextBuilder:
         rules = await self.rules.text(
             window, budget, request.tools, self._sent_summary(window, budget)
         )
-        same = frozen is not None and query in ("", frozen.query) and rules in frozen.tail
+        same = frozen is not None and query in ("", frozen.query) and self.rules.is_in(frozen.tail)
         if frozen is not None and same and not self._has_folded_steps(window, frozen.anchor):
             kept = Tail(frozen.tail, frozen.recalled, frozen.recall_room, frozen.recall_tokens)
             prompt = self._prompt_with(request, kept)
@@ -680,17 +680,17 @@ class ContextBuilder:
         if any(each not in known.whole(every) for each in whole):
             every = first  # a finding that no passage repeats must not be cut to show others
         found = list(filterfalse(partial(_is_shown_by, known.whole(every)), found))
-        if not found:
-            return Tail(text((), every), room=self.rules.extra)
-        total = cost(found, every)
-        if total > max(base + room, share):
+        if found and cost(found, every) > max(base + room, share):
             every = first
-            total = cost(found, every)
+        bare = cost((), every)
+        # What the passages leave free: like them, it counts for no fold.
+        rules = self.rules.with_more(base + room - cost(found, every))
+        total = cost(found, every)
         return Tail(
             text(found, every),
             tuple((entry.seq, entry.score) for entry in found),
             max(total - share, 0) + self.rules.extra,
-            total - cost((), every),
+            total - bare,
         )
 
     async def _recalled(

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
-from typing import get_args
+from typing import TypeAlias, get_args
 
 import msgspec
 
@@ -116,12 +116,17 @@ class _ChangedRules:
     """Id of a rule -> the rule that replaced it."""
 
 
+_TextKey: TypeAlias = tuple[
+    tuple[StandingRule, ...], tuple[StandingRule, ...], frozenset[str], int, int, int
+]
+
+
 @dataclass(frozen=True, slots=True)
 class _ShownText:
     """The text of the rules that the last context showed."""
 
-    key: tuple[object, ...]
-    """The rules and limits of which the text was made."""
+    key: _TextKey
+    """What the text was made of: rules before the window, rules in it, ids of those in the summary, and the limits."""
     text: str
     left_out: tuple[int, ...]
     """Seqs of the rules that the text has no room for."""
@@ -156,6 +161,8 @@ class RuleLedger:
     )
     """The rules that `_taken_back` last looked at, and those that the user has withdrawn."""
     _text: _ShownText | None = field(default=None, init=False)
+    _fuller: _ShownText | None = field(default=None, init=False)
+    """The text with more rules that `with_more` last returned."""
     _repeated: tuple[str, dict[str, bool]] = field(default=("", {}), init=False)
     """The summary of the last context -> for the id of a rule, True if the summary repeats its words."""
     _shown: Mapping[int, list[StandingRule]] = field(
@@ -208,25 +215,56 @@ class RuleLedger:
         key = (hidden, in_window, in_summary, limit, most, usual)
         # Compared, not hashed: the rules are mostly the same objects as before.
         if self._text is None or self._text.key != key:
-            shown, others = shown_rules(
-                hidden,
-                limit_tokens=limit,
-                count=self._count,
-                vital_tokens=most,
-                in_window=in_window,
-                in_summary=in_summary,
-            )
-            heading, _, lines = render_rules(shown).partition("\n")
-            text = fence(lines, label="rules", note=heading) if lines else ""
-            # By lines, whose counts are cached: a little more than the text as a whole.
-            tokens = sum(self._count(line) + 1 for line in text.splitlines())
-            left_out = tuple(rule.seq for rule in others)
-            self._text = _ShownText(key, text, left_out, tokens, _by_entry(shown))
+            self._text = self._shown_text(key, limit, most)
         text, tokens = self._text.text, self._text.tokens
         self.left_out, self._shown = self._text.left_out, self._text.rules
         self.extra = max(tokens - usual, 0) if most else 0
         self.beyond_share = max(tokens - budget.tokens // _FROM_DIALOGUE, 0)
         return text
+
+    def with_more(self, room: int) -> str:
+        """Return the text that `text()` returned last, with those of the rules left out that fit into `room` tokens.
+
+        Passages and the other parts of the tail did not need this room for the present message.
+        """
+        last = self._text
+        if last is None:
+            return ""
+        if room <= 0 or not last.left_out:
+            return last.text
+        *_, limit, most, _ = last.key
+        fuller = self._shown_text(last.key, limit + room, max(limit, most) + room)
+        if fuller.tokens > last.tokens + room or len(fuller.left_out) >= len(last.left_out):
+            return last.text
+        self.left_out, self._shown, self._fuller = fuller.left_out, fuller.rules, fuller
+        return fuller.text
+
+    def is_in(self, tail: str) -> bool:
+        """Return True if a tail shows the rules as `text()` last returned them, or with more that had room then."""
+        last, fuller = self._text, self._fuller
+        if last is None or last.text in tail:
+            return True
+        if fuller is None or fuller.key != last.key or fuller.text not in tail:
+            return False
+        self.left_out, self._shown = fuller.left_out, fuller.rules
+        return True
+
+    def _shown_text(self, key: _TextKey, limit: int, most: int) -> _ShownText:
+        """Return the text of the rules of a key within these limits, and what it leaves out."""
+        hidden, in_window, in_summary, *_ = key
+        shown, others = shown_rules(
+            hidden,
+            limit_tokens=limit,
+            count=self._count,
+            vital_tokens=most,
+            in_window=in_window,
+            in_summary=in_summary,
+        )
+        heading, _, lines = render_rules(shown).partition("\n")
+        text = fence(lines, label="rules", note=heading) if lines else ""
+        # By lines, whose counts are cached: a little more than the text as a whole.
+        tokens = sum(self._count(line) + 1 for line in text.splitlines())
+        return _ShownText(key, text, tuple(rule.seq for rule in others), tokens, _by_entry(shown))
 
     def _in_summary(self, rules: Iterable[StandingRule], summary: str) -> frozenset[str]:
         """Return the ids of the rules that a summary repeats word for word; it is searched once for each rule."""
