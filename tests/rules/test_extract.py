@@ -405,3 +405,8 @@ def test_a_lasting_fact_before_a_question_is_taken(text: str) -> None:
 )
 def test_a_question_about_such_a_fact_is_not(text: str) -> None:
     assert extract_rules(text, seq=1, trust="user") == ()
+
+
+def test_a_word_that_belongs_to_the_clause_is_not_cut() -> None:
+    said = "Never drop anything on the mysql side until I say so, auditors want it for 90 days."
+    assert taken(said)[0].text == "Never drop anything on the mysql side until I say so"

@@ -110,7 +110,7 @@ POINTS_BACK: dict[Language, re.Pattern[str]] = {
     "zh": re.compile("^(?:那|就|也|先)*[这那它他她]"),
 }
 """Matches a task that cannot be understood without the sentence before it: "I'll do that tonight, remind me"."""
-_DANGLING = late_pattern(r"[,;]?\s+(?:and|but|or|so)(?:,?\s+\w+ly)?$", re.IGNORECASE)
+_DANGLING = late_pattern(r"(?:[,;]?\s+(?:and|but|or)|[,;]\s+so)(?:,?\s+\w+ly)?$", re.IGNORECASE)
 """Matches the word that joins a clause to the next one, if it stands at the end."""
 _LONGEST_JOINT = 8
 """Most characters between two clauses of a sentence: a comma, a space, a word such as "and"."""
