@@ -249,3 +249,17 @@ def test_a_change_of_mind_is_shown_before_other_decisions(
     shown, left_out = shown_rules(rules, limit_tokens=limit, count=quarters)
     assert left_out
     assert any(rule.text in change for rule in shown), [rule.text for rule in shown]
+
+
+@pytest.mark.parametrize("word", ["word", "房间"])
+def test_a_long_chain_of_changes_is_shown_by_its_newest(word: str) -> None:
+    """Each of these may replace the one before: 1,500 links are followed without recursion."""
+    rules: tuple[StandingRule, ...] = ()
+    for number in range(1_500):
+        new = extract_rules(f"{word} {number}", seq=number + 1, trust="user")
+        rules = update_ledger(rules, new, limit_tokens=100_000, count=len).rules
+    active = [rule for rule in rules if rule.state == "active"]
+    shown, _ = shown_rules(active, limit_tokens=300, count=len)
+    assert len(active) == 0 or shown[-1] is active[-1]
+    if word == "word":
+        assert len(active) > 1_000

@@ -179,6 +179,8 @@ _ONLY_CHOSEN = late_pattern(
 """Matches a choice in Chinese that does not say what was chosen for: 就立邦吧."""
 _SHORT_ZH, _SHORT_EN = 8, 4
 """Most characters, or English words, of a clause that is shown only with the clause that it continues."""
+_MOST_NEEDED = 64
+"""A rule that could be shown only with more later rules than this is not shown."""
 _OLD_PLACES = 3
 """Divisor: one in 3 of the shown rules of the first tier is one of the oldest, so that newer rules do not push them all
 out."""
@@ -326,6 +328,14 @@ class _Choice:
 
     def _needed(self, rule: StandingRule) -> frozenset[str] | None:
         """Return the ids of the rules that are shown with a rule, itself included; None if it cannot be shown."""
+        if (
+            not self._needs
+        ):  # the newest first, so that long chains of changes are not followed by recursion
+            for each in sorted(self._rules.values(), key=said_last, reverse=True):
+                self._work_out(each)
+        return self._work_out(rule)
+
+    def _work_out(self, rule: StandingRule) -> frozenset[str] | None:
         if rule.id not in self._needs:
             self._needs[rule.id] = None  # while it is worked out, and if it cannot be shown
             self._needs[rule.id] = self._with_what_it_needs(rule)
@@ -352,6 +362,8 @@ class _Choice:
                 return None
             # Of a chain of changes, only the newest words are needed.
             found |= needed - {later.id} if later.id in self._overrides.likely else needed
+            if len(found) > _MOST_NEEDED:
+                return None
         return frozenset(found)
 
 
