@@ -78,14 +78,15 @@ def test_passages_give_way_to_a_smaller_limit_in_the_same_turn() -> None:
         for turn in range(60):
             session.user(f"Where is the crate of harbour {turn}? " + "tides and pilots " * 12)
             session.assistant(f"The crate of harbour {turn} is at gate {turn * 7}. " * 4)
-        session.user("Where is the crate of harbour 3?")
+        question = "Where is the crate of harbour 3? And the tides and pilots?"
+        session.user(question)
         assert session.context().tokens > 1_200
         assert session.explain(session.last_call).manifest.recalled
         for limit in (1_000, 600, 300):
             context = session.context(max_tokens=limit)
             assert context.receipt.allowed == min(limit, context.budget.tokens)
             assert context.tokens <= limit
-            assert context.messages[-1].text == "Where is the crate of harbour 3?"
+            assert context.messages[-1].text == question
 
 
 def test_an_image_that_is_left_out_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -867,3 +867,27 @@ def test_the_rules_shown_stay_the_same_during_the_steps_of_a_turn(memory: Memory
         assert [m.text for m in later.messages[: len(first.messages)]] == [
             m.text for m in first.messages
         ]
+
+
+RELATED_LATER = {
+    "zh": ("我对虾和螃蟹过敏，吃了嗓子肿，送过急诊的，菜谱里别出现。", "我自己没事，鸡蛋照吃。"),
+    "en": (
+        "I'm allergic to shrimp, it sent me to the emergency room.",
+        "I'm fine myself, eggs as always.",
+    ),
+}
+
+
+@pytest.mark.parametrize("language", RELATED_LATER)
+def test_an_allergy_is_shown_although_something_related_was_said_later(
+    memory: Memory, language: str
+) -> None:
+    first, later = RELATED_LATER[language]
+    session = memory.session("one")
+    session.user(first)
+    session.assistant("ok")
+    chatter(session, 40)
+    session.user(later)
+    session.assistant("ok")
+    session.user("What shall I cook tonight? 今晚吃什么？")
+    assert first.partition("，")[0].partition(",")[0] in shown(session.context())

@@ -107,7 +107,7 @@ def test_a_body_with_too_many_keys_is_refused() -> None:
 def test_the_command_takes_the_limits_of_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
 
     made: list[Limits] = []
-    monkeypatch.setattr(package, "run_proxy", lambda options: made.append(options.limits))
+    monkeypatch.setattr(package, "run_proxy", lambda options, **_: made.append(options.limits))
     words = "proxy --upstream http://x --max-body 9 --max-requests 3 --rate 7 --burst 6 --quota 5"
     result = CliRunner().invoke(
         app, [*words.split(), "--quota-bytes", "4", "--max-connections", "8"]

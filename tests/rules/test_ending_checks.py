@@ -25,6 +25,20 @@ KEPT = [
     ("猫粮也改到上海", "猫粮能换成三文鱼味吗"),
     ("我们用 Postgres。", "再说一下我们为什么用 Postgres"),
     ("收货地址改到杭州市西湖区文三路 188 号 3 幢 502。", "地址门牌写错了，是 3 幢 602，不是 502。"),
+    ("No meetings on Fridays, please.", "Cancel Friday's meeting with Ann."),
+    ("No pork at our house, we keep kosher.", "Forget the pork roast recipe, I was joking."),
+    ("Nobody may know about Leandro until chapter 31.", "I'm on chapter 12 now."),
+    ("Please never quote anything after page 200, it's confidential.", "I'm on page 57 now."),
+    ("Never release anything before version 3.", "We are on version 2 now."),
+    ("The hall is 3 metres high.", "It's 2 metres high, the attic I mean."),
+    ("数学课周三晚上七点", "英语课改到八点吧"),
+    ("数学老师周三来", "英语老师改到周五来"),
+    ("周一周三练腿，周五练背", "周五改成练胸"),
+    ("我的邮箱是 a@x.com，小李的是 b@x.com", "小李的邮箱换成 c@x.com 了"),
+    (
+        "值班是我和小赵，我的电话 13800001234，小赵的是 13900005678",
+        "换老钱值班，老钱电话 13700009999",
+    ),
     ("Ship it to 12 Mill Lane, flat 502.", "The flat number is wrong, it is 602, not 502."),
 ]
 ENDED = [
@@ -93,6 +107,19 @@ def test_without_the_checks_they_would_end(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_question_for_a_change_counts_once_it_is_confirmed(said: str, reply: str) -> None:
     assert ledger_of((said, "")) == ()
     assert [rule.text for rule in ledger_of((said, reply))] == [said]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "地板用什么好，客厅",
+        "睡眠只有六小时，怎么办",
+        "书房我老公要水泥漆，甲醛没事吧",
+        "What are three titles you'd consider instead?",
+    ],
+)
+def test_what_only_asks_lays_nothing_down(said: str) -> None:
+    assert ledger_of((said, "")) == ()
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,17 @@ _ASKS_FOR_CHANGE: dict[Language, re.Pattern[str]] = {
     "zh": re.compile("(?:[换改挪调](?:成|为|到|个|一下|一个)|提前到?|推迟到?|延期|取消|退掉?)"),
 }
 """Matches, in a question, words for a change of something that the user did not decide: 能换成三文鱼味吗."""
+_ASKS: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(
+        r"^\W*(?:(?:and|so|but|ok(?:ay)?|hm+)\b\W*)*(?:what|which|who|where|when|why|how)\b[^.!]*\?\W*$",
+        re.IGNORECASE,
+    ),
+    "zh": re.compile(
+        "^(?!.*(?:别|不要|不管|无论|不论|随便|以后|今后|每次|都|记得|提醒|告诉|就|只))[^,，。]*(?:用什么|什么好|刷什么|怎么办|怎么样|几月几号|够吗|没事吧|多少钱|是几[点号])"
+        "|^(?!.*(?:别|不要|不管|以后|今后|每次|都|记得|提醒|告诉|就)).*[,，][^,，]{0,6}(?:怎么办|怎么样|没事吧|够吗|多少钱|行吗|好吗|可以吗)[?？]?$"
+    ),
+}
+"""Matches a question that only wants to know something: 地板用什么好, "what are three titles?"."""
 _OF_REPLIES = late_pattern(
     r"[你您]|回[答复我]|说话|语[气言]|格式|称呼|以后|今后|每次|都|一直|别|不要|尽量|[中英日法德]文"
     r"|\b(?:always|never|every|from\s+now\s+on|answers?|repl(?:y|ies)|respon\w+|language|format|units?|metric|english|chinese|tone)\b",
@@ -275,8 +286,9 @@ def has_demanding_clause(text: str, language: Language) -> bool:
 
 
 def asks_back(text: str) -> bool:
-    """Return True if a sentence only asks to be told again what was said: it lays nothing down and ends nothing."""
-    return _ASKS_BACK.search(text) is not None
+    """Return True if a sentence only wants to know something, or be told again what was said: it lays nothing down."""
+    language: Language = "en" if text.isascii() else "zh"
+    return _ASKS_BACK.search(text) is not None or _ASKS[language].search(text) is not None
 
 
 def asks_for_a_change(text: str, language: Language) -> bool:

@@ -93,7 +93,7 @@ _HEALTH = late_pattern(
     r"|coeliac|celiac|lactose|gluten|penicillin|antibiotics?|blood\s+(?:pressure|thinners?)|hypertension|heart\s+(?:condition|disease|attack)|pacemaker"
     r"|gout|migraines?|vertigo|wheelchair|bad\s+(?:knees?|back)|(?:knees?|back)\s+(?:is|are)\s+bad|medication|medicine|deaf|blind|dyslexi\w+)\b"
     r"|过敏|敏感|忌口|忌食|不耐受|乳糖|麸质|青霉素|头孢|阿司匹林|抗生素|怀孕|孕妇|孕期|备孕|预产期|哺乳|糖尿|血糖|血压|血脂|痛风|尿酸|心脏|心梗|支架|起搏器|癫痫|中风"
-    r"|哮喘|贫血|胃病|胃溃疡|胃不好|肾病|肝病|乙肝|膝盖|腰不好|腰椎|颈椎|关节炎|轮椅|拄拐|残疾|视力不好|听力不好|色盲|恐高|晕[车船机血]|清真|回族|穆斯林|素食|吃素|吃斋"
+    r"|哮喘|贫血|胃病|胃溃疡|胃不好|肾病|肝病|乙肝|膝|半月板|韧带|骨折|医生说[^,，。]{0,6}(?:不|别|要)|腰不好|腰椎|颈椎|关节炎|轮椅|拄拐|残疾|视力不好|听力不好|色盲|恐高|晕[车船机血]|清真|回族|穆斯林|素食|吃素|吃斋"
     r"|不能喝酒|戒酒|手术|吃药|用药|药物",
     re.IGNORECASE,
 )
@@ -283,7 +283,11 @@ class _Choice:
         return sorted(rules, key=self._is_overridden)
 
     def _is_overridden(self, rule: StandingRule) -> bool:
-        return self._overrides.likely.get(rule.id, 0) > _SURELY
+        """Return True if a later rule almost certainly overrides a rule, and no harm is done if it is not shown.
+
+        A production rule or an allergy is shown even then: a model that reads both can judge.
+        """
+        return self.ranks[rule.id][0] > 0 and self._overrides.likely.get(rule.id, 0) > _SURELY
 
     def take(self, ranked: Iterable[StandingRule], room: int) -> int:
         """Choose rules in order while there is `room` (tokens); return the room that is left."""

@@ -10,6 +10,7 @@ import re
 
 from turnfold._lazy_loading import late_pattern
 from turnfold.rules.clauses import DENIES, LEADING, clauses_of, nouns_of, only_in_first, units_of
+from turnfold.rules.lifted_prohibitions import affirms
 from turnfold.rules.permissions import is_permission
 from turnfold.rules.reversals import chooses_again
 from turnfold.rules.rule_comparison import MOMENTS, classes_of, contested_classes
@@ -38,6 +39,27 @@ _MEASURED = late_pattern(
     re.IGNORECASE,
 )
 """Matches a number with what it measures: 23 号, 12:30, "5 pm"."""
+_CONTACT = late_pattern(r"[\w.+-]+@[\w-]+\.\w+|\d[\d-]{6,}\d")
+_LAID_DOWN = late_pattern(
+    r"\b(?:rules?|bans?|restrictions?|limits?|instructions?|things?|said|told|asked|again|after\s+all|any\s?more|no\s+longer)\b"
+    r"|规矩|规则|规定|限制|要求|禁令|说[的过]|那[条个]|取消|不用再|不再|了$|作废",
+    re.IGNORECASE,
+)
+"""Matches words with which a user takes back what was laid down: "forget that rule", 之前说的取消."""
+_NO_SUBJECT = "[改换挪调推提还就那要用请别不先我你您他她它这今明昨后以之从每刚]"
+_SUBJECT = late_pattern(
+    rf"\W*(?:(?P<zh>(?!{_NO_SUBJECT})[\u4e00-\u9fff]{{2,6}}?)(?:的)?"
+    r"(?=[改换是在定挪调收降升涨减加]|周[一二三四五六日天末]|星期|每[天周月]|[上下]午|晚上|\d)"
+    r"|(?:the|our|my)\s+(?P<en>(?!number|date|time|one)[a-z]+(?:\s[a-z]+)?)"
+    r"\s+(?:is|are|was|has|have|will|starts?|goes|moves?|moved)\b)",
+    re.IGNORECASE,
+)
+_CHANGES = late_pattern("[改换挪调降升涨]|推[到迟后]|提[前到高]")
+_IT = late_pattern(r"\W*it(?:'s|\s+is|\s+has)\b", re.IGNORECASE)
+_LEAD_NOUN = late_pattern(
+    r"\W*(?:(?:now|next|then|and|also)\W+)+(?:the|our|my|[A-Z]\w+'s)\s+(?P<noun>[a-z]+)\b",
+    re.IGNORECASE,
+)
 _NUMBERS = frozenset({"@number", "@count"})
 _OWN_TOPIC = 3
 """Least nouns (Chinese: also pairs of characters) of a sentence that names what it is about."""
@@ -58,9 +80,69 @@ def may_end(rule: StandingRule, said: str, old: StandingRule) -> bool:
             and old.kind != "prohibition"
             and not DENIES.search(old.plain)
         )
-    if old.negative and rule.act != "change" and _only_denies_the_same(said, old.plain):
+    if old.negative and not _may_lift(rule, said, old):
         return False
-    return not changes_a_part(said, old.plain) and _is_about(rule, said, old)
+    if changes_a_part(said, old.plain) or _loses_contact(said, old.plain):
+        return False
+    return _is_about(rule, said, old) and not _names_another(rule, said, old)
+
+
+def _may_lift(rule: StandingRule, said: str, old: StandingRule) -> bool:
+    """Return True if a sentence can end a prohibition: it permits, says it anew, or takes back what was laid down.
+
+    "Cancel Friday's meeting" complies with "no meetings on Fridays", and "I'm on chapter 12 now" says nothing of a ban
+    until chapter 31.
+    """
+    if rule.act == "cancel":
+        return _LAID_DOWN.search(said) is not None
+    if rule.act in ("state", "renew") and not rule.negative:
+        permits = is_permission(said) or affirms(said) or _LAID_DOWN.search(said) is not None
+        return permits or _says_again(said, old.plain)
+    return rule.act == "change" or not _only_denies_the_same(said, old.plain)
+
+
+def _loses_contact(later: str, earlier: str) -> bool:
+    """Return True if an earlier sentence has several numbers or addresses of people, and the later one repeats none."""
+    contacts = set(_CONTACT.findall(earlier))
+    return len(contacts) > 1 and contacts.isdisjoint(_CONTACT.findall(later))
+
+
+def _names_another(rule: StandingRule, said: str, old: StandingRule) -> bool:
+    """Return True if both sentences begin with what they are about, and these are two things.
+
+    英语课改到八点 does not move 数学课周三晚上七点; "now the bathroom. It's 6.2 square metres" is not the kitchen.
+    """
+    if _IT.match(rule.plain) and rule.act == "state":
+        return rule.said_at - old.said_at > _JUST_SAID or bool(rule.lead)
+    first = _subject(_changing_clause(said), lead=bool(rule.lead))
+    second = _subject(old.plain, lead=False)
+    if not first or rule.act == "cancel":
+        return False
+    if first not in old.plain.lower():
+        return bool(second) and second not in said.lower()
+    # 周五改成练胸 after 周一周三练腿，周五练背 changes the second half.
+    return (
+        bool(second)
+        and first not in clauses_of(old.plain.lower())[0]
+        and second not in said.lower()
+    )
+
+
+def _changing_clause(text: str) -> str:
+    """Return the Chinese clause that says that something changes, without reasons before it; else the whole text."""
+    clauses = clauses_of(text)
+    if len(clauses) < 2 or text.isascii():
+        return text
+    return next((each for each in clauses if _CHANGES.search(each)), "")
+
+
+def _subject(text: str, *, lead: bool) -> str:
+    """Return the thing with which a sentence begins, in small letters; "" if it begins with no noun."""
+    if lead and (found := _LEAD_NOUN.match(text)):
+        return found["noun"].lower()
+    plain = LEADING.sub("", text)
+    found = _SUBJECT.match(plain)
+    return (found["zh"] or found["en"] or "").lower() if found else ""
 
 
 def names_both_values(rule: StandingRule, old: StandingRule) -> bool:
@@ -119,10 +201,15 @@ def _only_denies_the_same(later: str, earlier: str) -> bool:
         affirmed |= units_of(before)
         denied |= units_of(clause[found.start() :]) if found else set()
     shared = denied - only_in_first(denied, there)
-    again = len(there) - len(only_in_first(there, units_of(later)))
-    if not shared or again >= _SAID_AGAIN * len(there):
-        return False  # it has nothing in common with the earlier one, or says it again
+    if not shared or _says_again(later, earlier):
+        return False
     return not affirmed - only_in_first(affirmed, there) and not _VALUE.search(later)
+
+
+def _says_again(later: str, earlier: str) -> bool:
+    """Return True if a sentence has most words of an earlier one, as one that restates or reverses it does."""
+    there = units_of(earlier)
+    return len(there) - len(only_in_first(there, units_of(later))) >= _SAID_AGAIN * len(there)
 
 
 def changes_a_part(later: str, earlier: str) -> bool:
