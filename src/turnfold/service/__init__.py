@@ -103,7 +103,7 @@ def __getattr__(name: str) -> object:
         from turnfold.errors import MissingExtra
 
         package = (missing.name or "").partition(".")[0]
-        if package not in {"starlette", "uvicorn"}:
+        if package not in {"h11", "starlette", "uvicorn"}:
             raise
         raise MissingExtra(
             package=package, extra="service", purpose="the service (turnfold serve, turnfold ui)"
