@@ -99,9 +99,10 @@ def test_many_rules_do_not_push_the_newest_turns_out(language: str) -> None:
     assert len(windows) / folds >= 7, "a fold lasts for some turns"
 
 
-@pytest.mark.parametrize(("result", "most_idle"), [("done", 0.085), ("row " * 350, 0.26)])
+@pytest.mark.parametrize(("result", "most_idle"), [("done", 0.08), ("row " * 350, 0.26)])
 def test_an_agent_leaves_as_much_room_as_its_own_loops_take(result: str, most_idle: float) -> None:
-    """With recall="always", which fills the room: "automatic" also leaves free what no passage is worth."""
+    """With recall="always": "automatic" also leaves free what no passage is worth. Counted from the second fold on,
+    when enough is folded to fill the room."""
     schema = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
     idle: list[float] = []
     with Memory(budget=Budget(max_tokens=2_000), model="gpt-4o", recall="always") as memory:
@@ -109,7 +110,7 @@ def test_an_agent_leaves_as_much_room_as_its_own_loops_take(result: str, most_id
         for at in range(60):
             session.user(f"Is harbour crane {at} in order? Its licence ends on {at % 28 + 1} May.")
             context = session.context(tools=[schema])
-            if session.checkpoints():
+            if len(session.checkpoints()) > 1:
                 idle.append(1 - context.tokens / 2_000)
             session.assistant(tool_calls=[ToolCall(f"c{at}", "look", f'{{"crane": {at}}}')])
             session.tool(f"{result} {at}", tool_call_id=f"c{at}")
